@@ -133,7 +133,7 @@ static double expected_before(const run *r)
 {
     double process = 0, part = 0;
     int *order = malloc((size_t)r->plan.n * sizeof *order);
-    if (!order) return 0; /* the estimate is only for the progress line */
+    if (!order) return 0; /* out of memory: 0 will do, because the estimate is only for the progress line */
     pb_plan_order(&r->plan, r->seed, r->next.process, order);
     for (int i = 0; i < r->plan.n; i++) {
         const double e = pb_plan_expect(&r->plan, &r->plan.cases[order[i]]);
@@ -223,8 +223,8 @@ static void warn(const run *r)
     if (r->o->processes < PB_ENOUGH_PROCESSES)
         fprintf(stderr, "bench: warning: %ld process%s: too few for a comparison, which needs %d\n", r->o->processes,
                 r->o->processes == 1 ? "" : "es", PB_ENOUGH_PROCESSES);
-    if (getloadavg(&load, 1) == 1 &&
-        load > 1.5 * (double)cpus) /* bench's own work in an earlier run keeps the load average below this limit */
+    /* A run of bench that has just ended does not raise the load average above this limit. */
+    if (getloadavg(&load, 1) == 1 && load > 1.5 * (double)cpus)
         fprintf(stderr, "bench: warning: the load is %.1f on %ld CPUs: other work will disturb the measurement\n", load,
                 cpus);
 }

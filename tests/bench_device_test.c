@@ -237,7 +237,7 @@ static void a_gpu_names_its_machine(void **state)
     (void)state;
     name_of(&f, "Xeon", id);
     assert_int_equal(strncmp(id, "cuda-nvidia-h200-132sm-", 23), 0);
-    f.driver = 13000, f.clock_hz = 1.98e9; /* changes only "soft" facts: the machine id stays the same */
+    f.driver = 13000, f.clock_hz = 1.98e9; /* facts that may change without changing the machine id */
     name_of(&f, "Xeon", same);
     assert_string_equal(id, same);
     name_of(&f, "EPYC", other);

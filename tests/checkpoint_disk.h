@@ -26,7 +26,7 @@ enum {
  * syncing would only slow the tests. */
 typedef struct bad_disk {
     pb_disk table;
-    int kind, at; /* index of the call that fails, from 0; -1: no call fails */
+    int kind, at; /* kind: how it fails (FAULT_MAP); at: index of the call that fails, from 0; -1: no call fails */
     int calls;
     bool fired;
 } bad_disk;

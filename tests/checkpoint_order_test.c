@@ -13,8 +13,8 @@ typedef struct model {
     pb_disk table;
     char dirty[MOST][PATHS];
     char of[MOST][PATHS];
-    /* true: since the folder was last synced, a checkpoint got its final name, the tracker was replaced, or a
-     * checkpoint was renamed for removal. */
+    /* Since the folder was last synced: published: a checkpoint got its final name; tracked: the tracker was replaced;
+     * dropped: a checkpoint was renamed for removal. */
     bool published, tracked, dropped;
     int publishes, trackers, drops, trials;
     const char *dir;

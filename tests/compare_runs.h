@@ -20,7 +20,7 @@ typedef struct pb_run_row {
     const char *key; /* in a `file`: the text of one line */
     const char *metric, *unit, *better, *samples;
     const char *process; /* column `process`; NULL: the process index, or 3 in stored sessions */
-    int number;          /* replaces the character # in the key */
+    int number;          /* the number that replaces the character # in the key */
     bool last;           /* the row is written after all rows whose `last` is false */
     pb_run_value v[PB_RUN_VALUES];
 } pb_run_row;
@@ -30,7 +30,7 @@ typedef struct pb_made_run {
     const char *ids, *versions;           /* comma-separated run_ids and bench_versions */
     int count;                            /* number of processes, or of sessions */
     bool sessions;                        /* true: a stored baseline; false: a run */
-    bool file;                            /* true: neither; the rows are the lines of a text file */
+    bool file;                            /* true: a text file instead of a run or baseline; its lines are the rows */
     bool inherits;                        /* the rows start as a copy of another run's rows */
     bool other_layout;                    /* reversed columns, CRLF and a byte order mark */
     int cut;                              /* bytes missing at the end of the file */

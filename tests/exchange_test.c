@@ -125,7 +125,7 @@ static void gbench_has_the_fields_its_tools_need(void **state)
         near(number(e, "cpu_time"), number(e, "real_time"));
         if (strstr(word(e, "name"), "batch=8")) check_batch_8(e);
     }
-    assert_int_equal(count[0], 8); /* processes of three cases; one of them is wrong */
+    assert_int_equal(count[0], 8); /* 3 cases x 3 processes, without the process that was wrong */
     assert_int_equal(count[1], 12);
     assert_int_equal(count[2], 4);
     json_decref(root);

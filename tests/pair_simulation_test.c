@@ -182,8 +182,9 @@ static void intervals_contain_the_mean(void **state)
             double half = t * sample.sd / sqrt(n);
             held += sample.mean - half <= 1 && 1 <= sample.mean + half;
             if (r) continue;
-            pb_interval i =
-                pb_t_interval(&sample, 0.05); /* equal to `half`, computed once per size: the quantile is slow */
+            /* The interval is compared with `half` only once per n, because pb_t_interval computes a quantile, which is
+             * slow. */
+            pb_interval i = pb_t_interval(&sample, 0.05);
             CHECK_NEAR(i.lo, sample.mean - half, 1e-12);
             CHECK_NEAR(i.hi, sample.mean + half, 1e-12);
         }

@@ -173,7 +173,7 @@ static void non_finite_loss_skips_the_step(void **state)
     pb_graph *graph = NULL;
     size_t n;
     c.clip = PB_CLIP_MULTI;
-    c.loss_scale = 1e-37f; /* keeps the gradients and their sum of squares finite; the loss is not scaled */
+    c.loss_scale = 1e-37f; /* keeps the gradients and their sum of squares finite; it does not scale the loss itself */
     pb_trainer *t = open_fixture(ctx, &c);
     CHECK_OK(pb_train_step(ctx, t));
     float *before = snapshot(t, false, &n);

@@ -118,9 +118,9 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     PB_TRY(set_bounded("accumulate", o->accumulate, 1 << 20, &j->micro_batches));
     PB_TRY(set_bounded("bucket", o->bucket, 1 << 20, &j->bucket));
     if (!j->bucket) j->bucket = c->S;
+    c->model.index_loss = (float)o->index_loss;
     /* --clip none uses the variant multi with an infinite limit: it still computes the norm, so that steps without a
      * finite gradient are skipped. */
-    c->model.index_loss = (float)o->index_loss;
     c->clip = none ? PB_CLIP_MULTI : (pb_clip_variant)INDEX_OF(clips, o->clip);
     c->max_norm = none ? INFINITY : (float)o->max_norm;
     c->weight_decay = (float)o->weight_decay;

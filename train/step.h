@@ -13,7 +13,8 @@ typedef struct pb_step_result {
     double tokens, seconds;
     double recording;     /* part of `seconds` spent on capturing graphs */
     double conversations; /* number of conversations in the step's rows; a row of a stream is one */
-    /* kernel_launches: kernels, CPU ops or graph replays enqueued; host_syncs: see the glossary */
+    /* of this step. kernel_launches: kernels and graph replays that the host enqueued (CPU: ops); host_syncs: points at
+     * which the CPU waited for the GPU */
     double kernel_launches, host_syncs;
     bool skipped; /* true: weights and moments were not changed */
     char why[96]; /* what was not finite in a skipped step; else empty */

@@ -136,7 +136,7 @@ static bool rate(const pb_emitter *emitter, const pb_case *like, const char *mod
     return pb_emitted_value(emitter, c.key, "tokens_per_second", out);
 }
 
-/* True if the ratios are computed from this case: backward phase, graph, fused clip, batch 4. */
+/* True if F-GRAPH-BWD-003a and 003b are computed from this case: suite backward, mode=graph, clip=fused, batch=4. */
 static bool judged_by(const char *key, const char *tuning, pb_case *c)
 {
     return pb_case_parse(key, c) == PB_OK && strcmp(c->suite, "backward") == 0 && pb_case_is(c, "tuning", tuning) &&

@@ -160,7 +160,8 @@ pb_status pb_export(const char *run, const pb_export_opts *o, FILE *out, FILE *n
     PB_TRY(find(o->to, &format));
     if (!run) PB_TRY(pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest));
     PB_TRY(pb_table_read(run ? run : newest, &t));
-    FILE *draft = open_memstream(&text, &n); /* on failure nothing is written to `out` */
+    /* collects the page in memory, so that nothing is written to `out` on failure */
+    FILE *draft = open_memstream(&text, &n);
     pb_status s = draft ? write_page(&t, format, o, draft, notes) : pb_fail(PB_ENOMEM, "export: out of memory");
     if (draft && fclose(draft) != 0 && s == PB_OK) s = pb_fail(PB_ENOMEM, "export: out of memory");
     if (s == PB_OK && fwrite(text, 1, n, out) != n) s = pb_fail(PB_EIO, "export: the output could not be written");

@@ -92,9 +92,8 @@ static pb_status header_line(table *t)
         struct column *c = &t->column[i];
         char plain[MAX_COLUMNS];
         snprintf(plain, sizeof plain, "%.*s", (int)strcspn(c->name, " "), c->name);
-        bool pretty =
-            /* this column repeats another column's number as a power of two */
-            ends_in(c->name, " (pow2)") && find_column(t, plain) >= 0;
+        /* pretty: this column repeats another column's number as a power of two */
+        bool pretty = ends_in(c->name, " (pow2)") && find_column(t, plain) >= 0;
         c->kind = !strcmp(c->name, "Benchmark")     ? BENCHMARK
                   : !strcmp(c->name, "Device")      ? DEVICE
                   : !strcmp(c->name, "Device Name") ? DEVICE_NAME

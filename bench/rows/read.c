@@ -49,7 +49,7 @@ typedef struct reader {
     } renamed_key;           /* the last translated key: in bench_version 1 and now; NULL: none yet */
     size_t capacity, nslots; /* capacity: of t->rows; nslots: of `slots`, a power of two */
     struct slot {
-        uint32_t row, hash;       /* row: index into t->rows + 1, 0: free slot. hash: avoids comparing most rows */
+        uint32_t row, hash;       /* row: 1 + the index into t->rows; 0: free slot. hash: avoids comparing most rows */
     } * slots;                    /* hash table over (key, metric, process, run_id), to find duplicates */
     pb_row row;                   /* the current row; status PB_ROW_STATUSES: status.def does not have the text */
     char no_status[PB_AXIS_TEXT]; /* first characters of a status that status.def does not have */

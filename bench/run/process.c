@@ -211,7 +211,8 @@ static pb_status after_process(pb_process *l, const int *order, const pb_child *
 {
     char how[96];
     const bool dead = !w->abandoned && died(w->status, how, sizeof how);
-    /* A SIGTERM may arrive before the process has installed its handler; such an end counts as ours. */
+    /* A SIGTERM may arrive before the process has installed its handler. `ours`: the process ended because this process
+     * sent the signal at the deadline. */
     const bool ours = w->late && (w->killed || (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGTERM));
     pb_status s = PB_OK;
     *code = w->killed || dead ? PB_EXIT_INCOMPARABLE : (pb_exit)WEXITSTATUS(w->status);

@@ -88,7 +88,7 @@ static long double beta_fraction(long double a, long double b, long double x)
 
 static long double log_gamma(long double x)
 {
-    int sign; /* lgammal() would write the global signgam */
+    int sign; /* lgammal() would write the global variable signgam, which other threads may use */
     return lgammal_r(x, &sign);
 }
 

@@ -14,7 +14,7 @@
 
 enum { SAMPLES = PB_MAX_SAMPLES, ROWS = 256 };
 
-/* ---- the cost of one sample ------------------------------------------------------------------------- */
+/* ---- the cost of timing one sample ------------------------------------------------------------------ */
 
 static pb_status nothing(pb_ctx *ctx, void *self)
 {
@@ -46,7 +46,7 @@ static pb_status measure_sample(pb_ctx *ctx, const pb_case *c, const pb_suite_en
     return t.n ? pb_requirement_emit(env->emitter, "SELF-SAMPLE", NULL, 0, t.median, true, how) : PB_OK;
 }
 
-/* ---- the cost of one row ---------------------------------------------------------------------------- */
+/* ---- the cost of writing one row -------------------------------------------------------------------- */
 
 typedef struct rows {
     const pb_case *c;
@@ -111,7 +111,7 @@ static pb_status measure_row(pb_ctx *ctx, const pb_case *c, const pb_suite_env *
     return pb_emit_timing(env->emitter, c, "row_time", &t, "formatted and appended by one write");
 }
 
-/* ---- the cost of one comparison --------------------------------------------------------------------- */
+/* ---- the cost of comparing two results files -------------------------------------------------------- */
 
 enum { COMPARED_ROWS = 100000, COMPARISONS = 5 };
 

@@ -49,7 +49,7 @@ typedef struct pb_v4_index {
      * gates and of the head weights, in this order. */
     void *q, *in;
     void *pooled, *k; /* [B,G,index_d] compressed rows before (pooled) and after (k) norm and RoPE */
-    float *rstd, *w;  /* [B,G] 1/rms of each pooled row, from the norm; [T,index_H] head weights in f32 */
+    float *rstd, *w;  /* rstd [B,G]: 1/rms of each pooled row, from the norm; w [T,index_H]: head weights in f32 */
     int32_t *pick;    /* [B,S,topk] selected compressed rows */
 } pb_v4_index;
 
@@ -79,7 +79,8 @@ typedef struct pb_v4_list {
 
 /* Buffers for training the indexers. */
 typedef struct pb_v4_index_back {
-    /* [B,S,topk] attention mass; [B,S,topk] scores, then their gradients; [L] unweighted loss per layer */
+    /* mass [B,S,topk]: attention mass of the selected rows; score [B,S,topk]: their scores, then the gradients of the
+     * scores; loss [L]: unweighted loss per layer */
     float *mass, *score, *loss;
     void *dq, *dk, *din; /* gradients of pb_v4_index's q, k and in */
     float *dw;           /* gradient of pb_v4_index's w */

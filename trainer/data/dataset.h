@@ -66,9 +66,9 @@ typedef struct pb_dataset_counts {
     size_t cut, split, dropped; /* conversations longer than a row, by what happened to them */
     size_t empty;               /* conversations left out, because they have no loss token */
     size_t elsewhere;           /* conversations in the part of the held_out split that is not read */
-    size_t kept;                /* lines.samples = kept + dropped + empty + elsewhere */
-    /* In the kept conversations: positions, and targets that count. In a stream the first token of a conversation is
-     * such a target too, if it counts. */
+    size_t kept;                /* conversations kept: lines.samples = kept + dropped + empty + elsewhere */
+    /* tokens: positions of the kept conversations; counted: their targets that count in the loss. In a stream, the
+     * first token of a conversation is also a target. */
     size_t tokens, counted;
     /* stream: windows of S tokens of epoch 0 that are not rows, because they have too few loss tokens */
     size_t passed_over;

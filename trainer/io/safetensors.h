@@ -49,7 +49,8 @@ const char *pb_st_dtype_name(pb_st_dtype t);
 /* ---- reading files --------------------------------------------------------------------------------- */
 
 typedef struct pb_st_tensor {
-    const char *file, *name; /* path of its file, and its name; valid until the file is closed */
+    /* file: path of the tensor's file; name: name of the tensor; both valid until the file is closed */
+    const char *file, *name;
     pb_st_dtype dtype;
     int dims;
     size_t shape[PB_ST_MAX_DIMS];

@@ -25,7 +25,7 @@ enum { PB_V4_RATIOS = 8 };
 typedef struct pb_v4_geometry {
     /* q_rank, o_rank: ranks of the low-rank products of q and of the output; groups: groups of the output's */
     int q_rank, o_rank, groups;
-    int rope; /* elements of a head that RoPE rotates: the last ones */
+    int rope; /* number of elements of a head that RoPE rotates, which are the last ones */
     /* sliding window: number of latest tokens (the query's own included) whose keys are not compressed */
     int window;
     int index_H, index_d, topk;    /* the indexer's heads, head size, and number of compressed rows it selects */
@@ -96,7 +96,7 @@ typedef enum pb_param_kind { PB_KIND_MATRIX, PB_KIND_TABLE, PB_KIND_GAIN, PB_KIN
 
 /* One tensor [rows,cols] of the model. All pointers are device memory of the model's arenas. */
 typedef struct pb_param {
-    char name[48]; /* "layers.3.gate_up", "layers.3.lora_a.q" */
+    char name[48]; /* such as "layers.3.gate_up" or "layers.3.lora_a.q" */
     int layer;     /* -1: not part of a layer */
     pb_param_kind kind;
     size_t rows, cols;
@@ -140,11 +140,13 @@ typedef struct pb_model {
     pb_model_config cfg;
     pb_geometry g; /* the geometry, with L as configured */
     pb_ctx *ctx;
-    pb_param *params; /* [n]: MODEL parameters, then each layer's in the order of model.def, then the adapters */
+    /* [n]: first the parameters outside the layers (MODEL in model.def), then those of each layer (LAYER) in the order
+     * of model.def, then the adapters */
+    pb_param *params;
     int n;
-    pb_param *outer[PB_NPARAMS]; /* MODEL parameters by id; NULL: the model lacks it */
-    pb_param **layer;            /* [L * PB_NPARAMS] LAYER parameters by id; NULL: the layer lacks it */
-    pb_param **lora_a, **lora_b; /* [L * PB_NTARGETS] A [R,in], B [out,R]; NULL: no adapter */
+    pb_param *outer[PB_NPARAMS]; /* [id]: parameters outside the layers; NULL: the model lacks this one */
+    pb_param **layer;            /* [L * PB_NPARAMS] parameters of each layer by id; NULL: the layer lacks it */
+    pb_param **lora_a, **lora_b; /* [L * PB_NTARGETS] adapter matrices A [R,in] and B [out,R]; NULL: no adapter */
     pb_arena weights, grads, moments;
     size_t trained; /* number of trained elements */
     /* True if the gains of the layers' norms are trained or were loaded with the adapters: the adapters' export then

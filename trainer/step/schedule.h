@@ -15,7 +15,7 @@ typedef enum pb_schedule_kind { PB_SCHEDULE_COSINE, PB_SCHEDULE_CONSTANT } pb_sc
 
 typedef struct pb_schedule {
     pb_schedule_kind kind;
-    double lr, min;     /* peak learning rate; learning rate at the end of the cosine */
+    double lr, min;     /* lr: peak learning rate; min: learning rate at the end of the cosine */
     long warmup, steps; /* W and N above */
 } pb_schedule;
 

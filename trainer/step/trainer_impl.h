@@ -5,9 +5,9 @@
 
 /* Activations that one layer keeps from the forward to the backward pass. T = B*S tokens. */
 typedef struct pb_layer_acts {
-    void *h, *n1;          /* [T,D] residual stream at the layer's input, and its norm */
+    void *h, *n1;          /* [T,D] h: residual stream at the layer's input; n1: its RMSNorm */
     float *rstd1;          /* [T] */
-    void *hm, *n2;         /* [T,D] residual stream between attention and MLP, and its norm */
+    void *hm, *n2;         /* [T,D] hm: residual stream between attention and MLP; n2: its RMSNorm */
     float *rstd2;          /* [T] */
     void *gu;              /* [T,2,I] outputs of the gate and up projections */
     void *xa[PB_NTARGETS]; /* [T,R] x A^T of each target's adapter; NULL: no adapter */
@@ -40,7 +40,7 @@ struct pb_trainer {
     float host_inv_count;    /* host copy of inv_count */
     int32_t *start, *pos;    /* [T]; NULL when batches are not packed */
     pb_layer_acts *layers;   /* [L], host */
-    void *hf, *nf;           /* [T,D] residual stream after the last layer, and its norm */
+    void *hf, *nf;           /* [T,D] hf: residual stream after the last layer; nf: its RMSNorm */
     float *rstdf;            /* [T] */
     void *logits;            /* [T,V]; the loss phase overwrites them with their gradient */
     float *nll, *loss;       /* nll [T]: per token; loss [1]: of the last micro-batch */

@@ -117,7 +117,7 @@ static pb_status cut(const run *r, int stage, const char *s, size_t n)
 
 static pb_status pass_on(const run *r, int stage, const char *s, size_t n)
 {
-    pb_bytes *b = &r->g->prefixed; /* one buffer suffices: pieces pass prefix_at one at a time */
+    pb_bytes *b = &r->g->prefixed; /* one buffer suffices, because only one piece at a time is at stage prefix_at */
     if (r->g->prefix && stage == r->g->prefix_at && s[0] != ' ') {
         b->n = 0;
         PB_TRY(pb_tok_append(b, " ", 1));
