@@ -186,8 +186,8 @@ static void drop_files(const run *r, int n)
     rmdir(r->name.dir);
 }
 
-/* A process that could not start, because of a missing device or too little memory, leaves no row. Such a run cannot be
- * resumed, so its files are removed. */
+/* Removes the files of a run that has no row, because it cannot be resumed. A run has no row if its process could not
+ * start: a missing device, or too little memory. */
 static void drop_if_empty(const run *r)
 {
     pb_table t;
@@ -197,8 +197,8 @@ static void drop_if_empty(const run *r)
     if (empty) drop_files(r, FILES);
 }
 
-/* After a case ran out of memory the other cases are still measured; the exit code becomes PB_EXIT_HARNESS at the
- * end. */
+/* Measures all processes of the run. After a case ran out of memory the other cases are still measured; the exit code
+ * becomes PB_EXIT_HARNESS at the end. */
 static pb_exit measure(run *r)
 {
     bool stopped = false, refused = false;
@@ -229,8 +229,8 @@ static void warn(const run *r)
                 cpus);
 }
 
-/* *made counts the files created so far. run.json is created last, after locking: a folder without run.json is not
- * treated as a run. */
+/* Creates the files of a run and locks it; *made counts the files created so far. run.json is created last, after
+ * locking: a folder without run.json is not treated as a run. */
 static pb_status make_files(const run *r, int *made, int *lock)
 {
     PB_TRY(pb_results_create(r->name.dir));

@@ -373,7 +373,7 @@ static void concurrent_updates_are_all_kept(void **state)
     remove_folder(folder);
 }
 
-/* Exit code 2 when another path would help, 125 when the machine cannot write. */
+/* A write failure has exit code 2 if another path would help, 125 if the machine cannot write. */
 static void write_failures_have_their_exit_codes(void **state)
 {
     char folder[64], file[128];

@@ -144,7 +144,8 @@ static pb_status weigh(void *user, const pb_case *c)
     return PB_OK;
 }
 
-/* Without an estimate a case counts as 1 s, which is wrong by a factor of 10 for a model of 1.5 billion weights. */
+/* Every case on a GPU has an estimate of its time. Without one a case counts as 1 s, which is wrong by a factor of 10
+ * for a model of 1.5 billion weights. */
 static void every_grid_has_an_estimate_on_a_gpu(void **state)
 {
     static const struct {

@@ -100,7 +100,7 @@ static ssize_t deadly_write(void *self, int fd, const void *from, size_t n)
     return leave(self, half < 0 ? -1 : (int)(half + write(fd, (const char *)from + half, n - (size_t)half)));
 }
 
-/* SIGKILL does not lose data that was written, so syncing would only slow the test. */
+/* Replaces fsync by nothing: SIGKILL does not lose data that was written, so syncing would only slow the test. */
 static int deadly_fsync(void *self, int fd)
 {
     (void)fd;

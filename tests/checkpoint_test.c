@@ -289,7 +289,8 @@ static void resuming_in_an_empty_folder_starts_at_step_0(void **state)
     remove_folder(dir);
 }
 
-/* Names of seven digits sort after those of eight. */
+/* The newest checkpoint is the one with the largest number, although as text names of seven digits sort after names of
+ * eight. */
 static void the_newest_is_the_largest_number(void **state)
 {
     (void)state;

@@ -77,7 +77,7 @@ static pb_status read_count(const reader *r, const char *text, int *out)
     return PB_OK;
 }
 
-/* The value of a word NAME=VALUE; NULL: the word is another one. */
+/* Returns VALUE of a word NAME=VALUE; NULL: the word does not begin with NAME=. */
 static const char *named(const char *word, const char *name)
 {
     const size_t n = strlen(name);
@@ -273,7 +273,8 @@ static pb_status read_key(const reader *r, char *const *w)
     return PB_OK;
 }
 
-/* Cuts a field off at its | and returns it without blanks around it. NULL: the line has no more fields. */
+/* Returns the next field of a line, which ends at the character |, without the blanks around it. NULL: the line has no
+ * more fields. */
 static char *next_field(char **at)
 {
     char *field = *at, *bar = field ? strchr(field, '|') : NULL;

@@ -14,7 +14,8 @@
 static float factor = 1; /* factor for all clipped gradients; NaN: only the first tensor is multiplied */
 static int calls_left;   /* calls of pb_interrupted() until it returns true; 0: it never does */
 
-/* The benchmark suite calls this function after it has replayed the graph and before it reads the gradients. */
+/* Replaces pb_trainer_clip_states(), which the requirements call after replaying the graph and before reading the
+ * gradients: multiplies the gradients by `factor`. */
 pb_status __real_pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 pb_status __wrap_pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 pb_status __wrap_pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out)
@@ -181,7 +182,7 @@ static void a_full_disk_is_reported(void **state)
     close_emitter(&s);
 }
 
-/* The row of F-GRAPH-BWD-001-QLORA among those of t; without one the test fails. */
+/* Returns the row of F-GRAPH-BWD-001-QLORA in t; the test fails if t has none. */
 static const pb_row *qlora_row(const pb_table *t)
 {
     for (size_t k = 0; k < t->n; k++)

@@ -169,7 +169,7 @@ static void a_trend_is_found_and_noise_is_none(void **state)
     }
     const double steep[15] = {3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1};
     CHECK_NEAR(pb_trend(steep, 15), 2, 0);
-    /* no trend from 14 samples: comparing 4 samples with 4 is decided by chance too often */
+    /* fewer than 15 samples are too few to tell a trend from chance */
     assert_true(pb_trend(steep, 14) == 0);
     assert_true(pb_trend(steep, 0) == 0);
 }

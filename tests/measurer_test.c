@@ -88,8 +88,8 @@ static void sampling_stops_at_the_time_asked_for(void **state)
     assert_int_equal(t.n, 6);
 }
 
-/* 8 s in time slices of 2 s, with calls of 0.25 s. Each slice has one call to warm the caches, two of the eight
- * samples, and five untimed calls. */
+/* Measures for 8 s in time slices of 2 s, with calls of 0.25 s. Each slice has one call to warm the caches, two of the
+ * eight samples, and five untimed calls. */
 static void turns_spread_the_samples_over_their_time(void **state)
 {
     static double quarters[64];
@@ -143,7 +143,7 @@ static void preparation_is_not_timed(void **state)
     }
 }
 
-/* One host sync per batch and one for the warm-up; each sample has its own two event records. */
+/* Queued samples need one host sync per batch, and one for the warm-up; each sample has its own two event records. */
 static void queued_samples_follow_each_other_without_a_wait(void **state)
 {
     scripted f = {.script = script}, g = f;

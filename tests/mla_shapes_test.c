@@ -99,8 +99,8 @@ typedef struct error {
     size_t bad; /* elements that are not finite */
 } error;
 
-/* Non-finite elements on either side make all three errors NaN, except -inf on both sides of an lse (`log`). If
- * `want` is all zero, `got` must be all zero. */
+/* Computes the errors of `got`. Non-finite elements on either side make all three errors NaN, except -inf on both sides
+ * of an lse (`log`). If `want` is all zero, `got` must be all zero. */
 static error error_of(const double *want, const void *got, size_t n, pb_dtype t, bool log)
 {
     double diff = 0, squares = 0, others = 0, both = 0, max = 0;

@@ -158,7 +158,7 @@ static bool wanted(const wish *w, const char *op)
     return any;
 }
 
-/* A misspelt op name must not count as a passed test. */
+/* True if each op name of the command line selects an op. A misspelt name must not count as a passed test. */
 static bool all_known(const wish *w)
 {
     for (int i = 0; i < w->n; i++) {

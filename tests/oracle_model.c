@@ -67,7 +67,7 @@ double *oracle_param(const oracle *o, const pb_param *p) { return p ? o->w[p - o
 
 /* ---- operations of a layer ---------------------------------------------------------------------------- */
 
-/* y [n,D] = gain x / sqrt(mean(x^2) + eps) for each row; y may be x. */
+/* Computes y [n,D] = gain x / sqrt(mean(x^2) + eps) for each row; y may be x. */
 static void norm(const oracle *o, const double *x, const double *gain, double *y, int n, int D)
 {
     for (int t = 0; t < n; t++) {
@@ -116,7 +116,8 @@ static void rotate(const oracle *o, double *x, int pos, int d)
     }
 }
 
-/* Attention of one query to tokens 0..upto. k, v: keys and values of the query's head, ld elements apart. */
+/* Computes attention of one query to tokens 0..upto. k, v: keys and values of the query's head; tokens are ld elements
+ * apart. */
 static void attend(const double *q, const double *k, const double *v, size_t ld, int upto, int d, double *out)
 {
     double *p = room((size_t)upto + 1), most = -INFINITY, sum = 0;

@@ -128,7 +128,7 @@ static const machine locked = {"locked", 0.001, 0.0015, 0, 0, 0, 0.004, 0.01, fa
 static const machine unlocked = {"unlocked", 0.010, 0.0030, 0, 0, 0, 0.004, 0.01, false};
 static const machine bimodal = {"bimodal", 0.003, 0.0015, 0.3, 0.010, 0, 0.004, 0.01, false};
 static const machine noisy = {"noisy", 0.010, 0.0080, 0, 0, 0, 0.010, 0.02, false};
-/* So noisy that the minimum effect does not prevent false alarms; only alpha does. */
+/* Machines so noisy that the minimum effect does not prevent false alarms; only alpha does. */
 static const machine wild = {"wild", 0.020, 0.0600, 0, 0, 0, 0.010, 0.02, false};
 static const machine wandering = {"wandering", 0.020, 0.0600, 0, 0, 0.7, 0.010, 0.02, false};
 static const machine heavy_tailed = {"heavy", 0.020, 0.0600, 0, 0, 0, 0.010, 0.02, true};
@@ -167,7 +167,8 @@ static void two_percent_is_found(void **state)
 
 /* ---- confidence intervals and statistical power -------------------------------------------------- */
 
-/* 95 % intervals for n normal values with mean 1, 20,000 each. 95 % +- 3 standard errors is 94.54 to 95.46 %. */
+/* For each n, computes 20,000 intervals of 95 % from n normal values with mean 1. Between 94.54 and 95.46 % of them (95
+ * % +- 3 standard errors) must contain the mean. */
 static void intervals_contain_the_mean(void **state)
 {
     (void)state;

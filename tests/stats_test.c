@@ -244,7 +244,8 @@ static void log_median_takes_the_slowest_rank(void **state)
     CHECK_FAILS(pb_log_median(t, 0, 1, work, &out), PB_EINVAL, "0 iterations");
 }
 
-/* The largest exact size, compared with the normal approximation and with a count: all 24 values have equal size. */
+/* Tests the exact test at its largest size, 24 values: against a count if all values have equal size, else against the
+ * normal approximation. */
 static void sign_flip_of_24(void **state)
 {
     (void)state;

@@ -166,7 +166,7 @@ static void check_cuts(const char *name, const pb_tok_pattern *p, const json_t *
     if (k != json_array_size(want)) fail_msg("%s: %zu pieces, want %zu: %s", name, k, json_array_size(want), s);
 }
 
-/* Characters that are newer than PCRE2's tables or the library's NFC tables. */
+/* Characters that are newer than PCRE2's tables, or than the library's NFC tables, give the library's ids. */
 static void new_characters_are_treated_as_in_the_library(void **state)
 {
     json_error_t e;
@@ -360,7 +360,7 @@ static int by_hash(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Two words of equal length and equal hash, found by trying. */
+/* Searches for two words of equal length and equal hash, and checks that the cache tells them apart. */
 static void the_cache_distinguishes_words_of_equal_hash(void **state)
 {
     enum { N = 400000 };

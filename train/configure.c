@@ -73,7 +73,7 @@ static pb_status find_model(const pb_train_options *o, pb_job *j, const pb_geome
     return PB_OK;
 }
 
-/* Rank, alpha and targets of an existing adapter (--adapter) override the options. */
+/* Takes rank, alpha and targets from an existing adapter (--adapter) instead of from the options. */
 static pb_status configure_adapter(const pb_train_options *o, pb_model_config *m)
 {
     pb_peft_config c;

@@ -172,8 +172,9 @@ static pb_status no_ratios(pb_emitter *emitter, const char *tuning)
     return PB_OK;
 }
 
-/* Emits the ratios for every such case with seq 512. If none was measured, it uses the first case of another length,
- * whose row is unsupported but shows the value, or emits unsupported rows without a value. */
+/* Emits F-GRAPH-BWD-003a and 003b, the ratios of a tuning, for each of its cases with seq 512. If none was measured, it
+ * uses the first case of another length, whose row is unsupported but shows the value, or emits unsupported rows
+ * without a value. */
 static pb_status ratios_of(pb_ctx *ctx, pb_emitter *emitter, const char *tuning)
 {
     pb_case c, other;

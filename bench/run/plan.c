@@ -299,8 +299,8 @@ static pb_status filter(const pb_options *o, pb_plan *p)
 
 /* ---- making the whole plan ---------------------------------------------------------------------------- */
 
-/* --impl and --prefer change what is measured. If the suite has no axis of this name, the option is added to the
- * key. */
+/* Adds --impl and --prefer to the keys if the suite has no axis of this name, because both options change what is
+ * measured. */
 static pb_status name_choice(const pb_suite *s, const pb_options *o, pb_plan *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -326,9 +326,9 @@ static bool has_twin(const pb_axis_list *l, const pb_plan *p, const bool *fits, 
     return false;
 }
 
-/* The grid combines values from the command line with all other values of a line, and the suite's check may refuse some
- * combinations. A refused case is dropped if an accepted case has the same values on every axis of the command line.
- * Otherwise the check's error is returned, so that no requested value disappears silently. */
+/* Drops cases that the suite's check refuses. Such cases occur because the grid combines values from the command line
+ * with all other values of a line. A refused case is dropped if an accepted case has the same values on every axis of
+ * the command line. Otherwise the check's error is returned, so that no requested value disappears silently. */
 static pb_status drop_misfits(const pb_suite *s, const pb_axis_list *l, pb_plan *p)
 {
     pb_status st = PB_OK;
@@ -358,7 +358,8 @@ static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_options *o,
     return drop_misfits(s, &l, p);
 }
 
-/* With --ceilings no, a ceiling is measured only if a filter names the suite ceiling. "*" does not count. */
+/* True if the ceiling case `c` is measured. With --ceilings no, that is so only if a filter names the suite ceiling;
+ * "*" does not name it. */
 static bool ceiling_wanted(const pb_options *o, const pb_case *c)
 {
     const pb_words *const filters[] = {&o->filter, &o->args};

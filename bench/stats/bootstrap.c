@@ -51,8 +51,8 @@ static double acceleration(const double *x, int n, pb_statistic f, double *work,
     return squares > 0 ? cubes / (6 * squares * sqrt(squares)) : 0;
 }
 
-/* The BCa interval ends at a quantile of the sorted resamples. Returns its level for one end; z is the normal quantile
- * of that end without correction, negative for the lower one. */
+/* Returns the level of the quantile of the sorted resamples at which the BCa interval ends. z: the normal quantile of
+ * that end without correction, negative for the lower end. */
 static double adjusted_level(double bias, double accel, double z)
 {
     double shifted = bias + z, shrink = 1 - accel * shifted;

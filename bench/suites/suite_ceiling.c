@@ -172,8 +172,8 @@ static pb_status run_ranges(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
-/* Measures host time on every device, because a range does no work on the device. The requirement holds only while no
- * profiler is attached. */
+/* Measures a range by the host's clock on every device, because a range does no work on the device. The requirement
+ * holds only while no profiler is attached. */
 static pb_status measure_range(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     static char name[] = "range";

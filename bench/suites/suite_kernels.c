@@ -256,8 +256,8 @@ static pb_status measure_error(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, pb_dty
     return s;
 }
 
-/* The cache is evicted before each sample, because data that is already cached would flatter the kernel. Samples are
- * queued, because most kernels take less time than their launch. */
+/* Measurement options on a GPU. The cache is evicted before each sample, because cached data would make the kernel seem
+ * faster. Samples are queued, because most kernels take less time than their launch. */
 #define DEVICE_USUAL                                                                                                   \
     .warmup = 2, .min_samples = 20, .max_samples = PB_MAX_SAMPLES, .min_time = 0.05, .flush = true, .queued = true
 

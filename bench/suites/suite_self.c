@@ -22,7 +22,7 @@ static pb_status nothing(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
-/* One complete measurement of an empty function, including the medians. */
+/* Makes one complete measurement of an empty function, including the medians. */
 static pb_status measure_nothing(pb_ctx *ctx, void *self)
 {
     return pb_measure(ctx, nothing, NULL,

@@ -19,8 +19,8 @@
  * record where a phase ends without its injected delay. */
 enum { SAMPLES = 40, MARKS = PB_NPHASES + 1, UNSLOWED = SAMPLES * MARKS };
 
-/* Runs one step and records an event before each phase and after the last one. If a delay is injected, a further event
- * per phase, UNSLOWED later in number, records where the phase ends without the delay. */
+/* Runs one step and records an event before each phase and after the last one. If a delay is injected, one more event
+ * per phase, whose number is larger by UNSLOWED, records where the phase ends without the delay. */
 static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, const pb_slowdown slow[PB_NPHASES], int sample)
 {
     const int first = sample * MARKS;

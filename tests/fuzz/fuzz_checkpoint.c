@@ -20,7 +20,7 @@ static void check_progress(const pb_progress *p)
 #undef X
 }
 
-/* A file name must not lead out of the checkpoint's folder. */
+/* Aborts if the name of an accepted file leads out of the checkpoint's folder. */
 static void check_file(const pb_index *x, const pb_index_file *f)
 {
     const size_t n = strlen(f->name);

@@ -134,7 +134,7 @@ typedef struct pb_v4_pass {
     pb_v4_shape s;
     pb_dtype dtype;
 } pb_v4_pass;
-/* The layer's indexer as the indexer ops take it. */
+/* Returns the struct that describes the layer's indexer to the indexer ops. */
 pb_indexer pb_v4_indexer(const pb_v4_pass *p);
 pb_v4_pass pb_v4_pass_of(pb_ctx *ctx, const pb_trainer *t, int layer);
 const pb_param *pb_v4_param(const pb_v4_pass *p, int id);

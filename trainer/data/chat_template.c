@@ -63,7 +63,7 @@ static pb_status render(void *self, const pb_chat *chat)
     return pb_chat_render(chat, &t->o, &t->r);
 }
 
-/* Renders a probe with the model's own template. */
+/* Renders the probe `line`, a JSON conversation, with the model's own Jinja template, text[n]. */
 static pb_status render_jinja(const char *text, size_t n, json_t *variables, const char *line, pb_bytes *out)
 {
     json_error_t e;

@@ -88,8 +88,8 @@ typedef struct pb_rows { /* arrays of the caller, [B,S] each */
 typedef struct pb_dataset pb_dataset;
 
 /* Reads and encodes the whole file. The tokenizer is used only during the call. *counts is filled in any case. EPATH,
- * EIO, EINVAL, EFORMAT as pb_jsonl_read; EINVAL also if `cfg` is invalid, or if no conversation with a target that
- * counts, or no window of epoch 0, is left. ENOMEM. */
+ * EIO, EINVAL, EFORMAT as pb_jsonl_read; EINVAL also if `cfg` is invalid, if no conversation with a loss token is left,
+ * or if no window of epoch 0 becomes a row. ENOMEM. */
 pb_status pb_dataset_open(const char *path, pb_tokenizer *t, const pb_dataset_config *cfg, pb_dataset_counts *counts,
                           pb_dataset **out);
 void pb_dataset_close(pb_dataset *d); /* NULL is allowed */

@@ -26,14 +26,15 @@ typedef struct open_row {
     size_t used;
 } open_row;
 
-/* The first aligned position at or after `used`: where the next conversation may begin. */
+/* Returns the first aligned position at or after `used`, where the next conversation may begin. */
 static size_t begin_after(const pb_dataset *d, size_t used)
 {
     const size_t align = d->cfg.align > 1 ? (size_t)d->cfg.align : 1;
     return (used + align - 1) / align * align;
 }
 
-/* The fullest open row that has room for a sample of `need` positions; `open` if no row has. */
+/* Returns the index of the fullest of `open` rows that has room for a sample of `need` positions; `open` if none
+ * has. */
 static size_t best_fit(const pb_dataset *d, const open_row *rows, size_t open, size_t need)
 {
     const size_t S = (size_t)d->cfg.S;
@@ -121,7 +122,7 @@ void pb_dataset_plan(pb_dataset *d)
 
 /* ---- writing a row into a batch ------------------------------------------------------------------------- */
 
-/* Writes element i of the arrays. `start` and `pos` count from the first position of the row. */
+/* Writes element i of all arrays of `out`. `start` and `pos` count from the first position of the row. */
 static void put(const pb_rows *out, size_t i, int32_t id, int32_t target, float mask, size_t start, size_t pos)
 {
     out->ids[i] = id;
@@ -138,7 +139,8 @@ static void fill_gap(size_t row, size_t from, size_t to, const pb_rows *out)
     for (size_t at = from; at < to; at++) put(out, row + at, 0, 0, 0, at, 0);
 }
 
-/* Writes the samples from `first` on, and padding after them. Returns the positions they use. */
+/* Writes a row of whole conversations: the samples linked by next[] from `first` on, and padding after them. Returns
+ * the number of positions that the samples use. */
 static size_t fill_whole(const pb_dataset *d, size_t first, size_t row, const pb_rows *out)
 {
     const pb_samples *s = &d->samples;
@@ -154,7 +156,7 @@ static size_t fill_whole(const pb_dataset *d, size_t first, size_t row, const pb
     return at;
 }
 
-/* Writes S positions of the stream. Returns S. */
+/* Writes a row of a stream: the S positions from `at` on. Returns S. */
 static size_t fill_window(const pb_dataset *d, pb_token_at at, size_t row, const pb_rows *out)
 {
     const pb_samples *s = &d->samples;

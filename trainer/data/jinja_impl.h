@@ -36,8 +36,8 @@ void pb_jinja_tokens_free(pb_jinja_tokens *t);
 
 enum { PB_JINJA_SCOPES = 16, PB_JINJA_DEPTH = 64, PB_JINJA_STEPS = 200000, PB_JINJA_BYTES = 1 << 24 };
 
-/* Values are JSON values; NULL is Jinja's undefined. The array `made` owns every value that the rendering creates,
- * until the rendering ends. So expressions pass values as borrowed references. */
+/* State of a rendering. Values of expressions are JSON values; NULL is Jinja's undefined. The array `made` owns every
+ * value that the rendering creates, until the rendering ends. So expressions pass values as borrowed references. */
 typedef struct pb_jinja {
     pb_jinja_tokens tokens;
     size_t at;           /* index of the next token */

@@ -59,7 +59,8 @@ static inline int pb_v4_columns(int ratio, int d) { return ratio == 0 ? 0 : rati
  * compressed rows. */
 int pb_sample_align(const pb_geometry *g);
 
-/* Borrows *out. EINVAL: no geometry has this name; the message lists all names. */
+/* Finds a built-in geometry by its name; *out is borrowed. EINVAL: no geometry has this name; the message lists all
+ * names. */
 pb_status pb_geometry_find(const char *name, const pb_geometry **out);
 extern const pb_geometry pb_geometries[]; /* terminated by an entry whose name is NULL */
 
@@ -154,7 +155,8 @@ typedef struct pb_model {
     bool export_norms;
 } pb_model;
 
-/* EINVAL: more layers than the geometry has, a dtype that is not f32 or bf16, or invalid adapter settings. */
+/* Checks a configuration. EINVAL: more layers than the geometry has, a dtype that is not f32 or bf16, or invalid
+ * adapter settings. */
 pb_status pb_model_check(const pb_model_config *c);
 /* Allocates a model and fills it with seeded values: matrices and tables uniform with standard deviation 0.02, gains
  * uniform in 1 +- 0.1, biases in +-0.02, adapters' A in +-1/sqrt(in), adapters' B 0. The same seed gives the same model

@@ -19,7 +19,8 @@ typedef struct pb_schedule {
     long warmup, steps; /* W and N above */
 } pb_schedule;
 
-/* EINVAL: lr or min negative or not finite, min above lr (cosine only), a warm-up longer than the run. */
+/* Checks a schedule. EINVAL: lr or min negative or not finite, min above lr (cosine only), a warm-up longer than the
+ * run. */
 pb_status pb_schedule_check(const pb_schedule *s);
 double pb_schedule_lr(const pb_schedule *s, long step); /* `step` is i above, from 0 */
 

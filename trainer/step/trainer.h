@@ -37,8 +37,8 @@ typedef enum pb_attention_variant {
         PB_NATTENTIONS
 } pb_attention_variant;
 
-/* Simulated FP8 quantisation of V4's keys and values in the forward pass, and the type of the block scales.
- * X(enumerator, word of the command line, meaning) */
+/* Whether the forward pass rounds V4's keys and values to FP8 and back, and the type of the block scales. X(enumerator,
+ * word of the command line, meaning) */
 #define PB_KV_QAT_MAP(X)                                                                                               \
     X(NONE, "none", "keys and values are not converted")                                                               \
     X(UE8M0, "ue8m0", "converted to e4m3 and back, with scales that are powers of two")                                \
@@ -95,18 +95,19 @@ enum {
 #undef PHASE
 extern const pb_fn pb_phases[PB_NPHASES];
 extern const char *const pb_phase_names[PB_NPHASES];
-/* One whole step: all phases in order. A pb_fn. */
+/* Runs one whole step: all phases in order. A pb_fn. */
 pb_status pb_train_step(pb_ctx *ctx, void *self);
 /* pb_train_micro: forward, loss and backward, for each micro-batch of a step. pb_train_finish: clip and optimizer, once
  * at the end of the step. Both are pb_fn. */
 pb_status pb_train_micro(pb_ctx *ctx, void *self);
 pb_status pb_train_finish(pb_ctx *ctx, void *self);
-/* Backward, then clip: the work that the backward suite measures. A pb_fn. */
+/* Runs the phases backward and clip, which is the work that the backward suite measures. A pb_fn. */
 pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
 
 /* Checks a configuration without allocating anything. EINVAL: invalid or unsupported values. */
 pb_status pb_train_check(const pb_train_config *cfg);
-/* EINVAL: see pb_train_check; ENOMEM: the message says how much memory was requested. */
+/* Allocates a trainer and its model. EINVAL: see pb_train_check; ENOMEM: the message says how much memory was
+ * requested. */
 pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **out);
 void pb_trainer_close(pb_trainer *t);
 

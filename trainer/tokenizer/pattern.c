@@ -92,7 +92,7 @@ static pb_status digit(reader *r, bool negated)
     return PB_OK;
 }
 
-/* Translates \x{H..} and \uHHHH to \x{H..}. */
+/* Translates the escape of a code point, \x{H..} or \uHHHH, to PCRE2's \x{H..}. */
 static pb_status code_point(reader *r, char kind)
 {
     const char *at = r->re + r->i + 2;
