@@ -8,7 +8,7 @@ static const char *const fault_names[] = {
 #undef X
 };
 
-/* ---- disks that fail --------------------------------------------------------------------------------------- */
+/* ---- disks that fail at a chosen call ---------------------------------------------------------------------- */
 
 typedef struct scene {
     run r;
@@ -199,7 +199,7 @@ static void the_first_failure_is_reported(void **state)
     scene_close(&s);
 }
 
-/* ---- damaged files ------------------------------------------------------------------------------------------ */
+/* ---- checkpoints with damaged files ------------------------------------------------------------------------- */
 
 typedef struct wreck {
     scene s;

@@ -16,8 +16,8 @@ static const char *in_temporary(const char *name)
     return path;
 }
 
-/* The mapping of hf_names.h, written independently of it: tensor, parameter, first row, rows; layer -1: not in a
- * layer. */
+/* One tensor of the mapping of hf_names.h, which this test repeats independently: layer (-1: not in a layer),
+ * parameter, tensor name, first row and number of rows in the parameter. */
 typedef struct row {
     int layer, param;
     const char *name;

@@ -202,7 +202,7 @@ static void missing_readings_are_unknown(void **state)
         if (c->gpu) expect(&p, c->name, PB_HEALTH_UNKNOWN);
 }
 
-/* ---- machine ids --------------------------------------------------------------------------------------------- */
+/* ---- machine ids stay what baselines/ uses ------------------------------------------------------------------- */
 
 static void expect_id(const char *hard, const char *want)
 {

@@ -11,7 +11,7 @@ static double *room(size_t n)
     return p;
 }
 
-/* ---- copying the weights ------------------------------------------------------------------------------ */
+/* ---- copying the weights of the model under test ------------------------------------------------------ */
 
 /* The NF4 levels of Dettmers et al. 2023, arXiv:2305.14314, appendix E. */
 static const double nf4[16] = {-1.0,
@@ -133,7 +133,7 @@ static void attend(const double *q, const double *k, const double *v, size_t ld,
     free(p);
 }
 
-/* ---- one layer ---------------------------------------------------------------------------------------- */
+/* ---- computing one layer ------------------------------------------------------------------------------ */
 
 static double *weight(const oracle *o, int layer, int id) { return oracle_param(o, pb_layer_param(o->m, layer, id)); }
 
@@ -178,7 +178,7 @@ static void mlp(const oracle *o, int layer, const double *x, double *y, int n)
     free(gu), free(act);
 }
 
-/* ---- the whole model ---------------------------------------------------------------------------------- */
+/* ---- computing the whole model ------------------------------------------------------------------------ */
 
 void oracle_logits(const oracle *o, const int32_t *ids, int B, int S, double *logits)
 {

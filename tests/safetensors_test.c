@@ -126,7 +126,7 @@ static void parts_of_a_tensor_equal_the_whole(void **state)
     }
 }
 
-/* ---- writing files --------------------------------------------------------------------------------------- */
+/* ---- writing safetensors files --------------------------------------------------------------------------- */
 
 static char folder[] = "/tmp/pb_safetensors_XXXXXX", out_path[256];
 
@@ -257,7 +257,7 @@ static void failures_leave_the_old_file(void **state)
     pb_st_close(f);
 }
 
-/* ---- malformed files --------------------------------------------------------------------------------------- */
+/* ---- malformed safetensors files are refused --------------------------------------------------------------- */
 
 static pb_status parse(const char *header, size_t data, pb_safetensors **f)
 {

@@ -141,7 +141,7 @@ static void results_equal_the_reference_table(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* ---- degenerate input -------------------------------------------------------------------------- */
+/* ---- results for degenerate input -------------------------------------------------------------- */
 
 static void one_value_has_unknown_spread(void **state)
 {

@@ -271,7 +271,7 @@ static void a_failed_recording_ends_cleanly(void **state)
     pb_trainer_close(t), pb_trainer_close(eager);
 }
 
-/* ---- loss scales ------------------------------------------------------------------------------------------------ */
+/* ---- loss scales change no bit or skip the step ----------------------------------------------------------------- */
 
 /* A loss scale that is a power of two changes no bit: ten steps with every variant of clipping, with a limit that clips
  * and one that does not. */

@@ -3,7 +3,7 @@
  * settings. */
 #include "tests/v4_trainer.h"
 
-/* ---- packed samples ------------------------------------------------------------------------------------ */
+/* ---- packed samples do not affect each other ----------------------------------------------------------- */
 
 /* Lengths and first positions of the three samples in one packed row. Samples begin at multiples of 128. The first has
  * more compressed rows than the indexer selects. */

@@ -65,7 +65,7 @@ static pb_status add_place(const report *r, size_t line, const result *x, int pl
     return pb_import_figure(r->im, line, &c, r->machine, "bus_rate", 1e9, x->at[place].busbw, 0, note);
 }
 
-/* ---- text output ----------------------------------------------------------------------------------- */
+/* ---- reading the text output of nccl-tests --------------------------------------------------------- */
 
 typedef struct table {
     report r;
@@ -213,7 +213,7 @@ static pb_status read_text(pb_import *im, const char *bytes, size_t n)
     return PB_OK;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------ */
+/* ---- reading the JSON of nccl-tests ---------------------------------------------------------------- */
 
 static pb_status bad(const report *r, size_t i, const char *what, const char *detail)
 {

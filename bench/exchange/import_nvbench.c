@@ -28,7 +28,7 @@ static pb_status open_case(const pb_import *im, size_t line, const char *benchma
     return *device ? pb_import_axis(im, line, c, "device", device) : PB_OK;
 }
 
-/* ---- CSV ------------------------------------------------------------------------------------------- */
+/* ---- reading the CSV of nvbench -------------------------------------------------------------------- */
 
 typedef enum kind { BENCHMARK, DEVICE, DEVICE_NAME, AXIS, SKIPPED, SAMPLES, FIGURE, OTHER, UNKNOWN } kind;
 
@@ -204,7 +204,7 @@ static pb_status read_csv(pb_import *im, const char *bytes, size_t n)
     return s;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------ */
+/* ---- reading the JSON of nvbench ------------------------------------------------------------------- */
 
 /* A state's position in the document, benchmarks[b].states[s], for messages. */
 typedef struct place {

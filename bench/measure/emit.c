@@ -110,7 +110,7 @@ static pb_status notice(pb_emitter *e, const pb_case *c, const pb_metric *m, dou
     return status == PB_ROW_OK ? remember(e, c->key, m, value) : PB_OK;
 }
 
-/* ---- emitting rows ----------------------------------------------------------------------------------- */
+/* ---- appending rows and samples to the files --------------------------------------------------------- */
 
 pb_status pb_emit(pb_emitter *e, const pb_case *c, const char *metric, double value, int samples, pb_row_status status,
                   const char *note)
@@ -163,7 +163,7 @@ static pb_status emit_measured(pb_emitter *e, const pb_case *c, const char *metr
     pb_row_status status = PB_ROW_OK;
     const double trend = pb_trend(t->seconds, t->n);
     if (trend > 0) pb_trend_note(note ? note : "", trend, text, sizeof text), note = text;
-    if (pb_interrupted()) { /* there may be fewer samples than requested */
+    if (pb_interrupted()) { /* truncated: there may be fewer samples than requested */
         snprintf(text, sizeof text, "interrupted after %d samples", t->n);
         status = PB_ROW_TRUNCATED, note = text;
     }

@@ -73,7 +73,7 @@ static void remove_folder(const folder *f)
     (void)unlink(f->file), (void)unlink(config), (void)rmdir(f->dir);
 }
 
-/* ---- reading and loading ----------------------------------------------------------------------------- */
+/* ---- timing the reader and the loader ---------------------------------------------------------------- */
 
 /* Does the least that any loader must do: reads all bytes into memory, with all threads. */
 static pb_status read_files(pb_ctx *ctx, void *self)

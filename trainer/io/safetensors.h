@@ -46,7 +46,7 @@ typedef enum pb_st_dtype {
 size_t pb_st_dtype_size(pb_st_dtype t);
 const char *pb_st_dtype_name(pb_st_dtype t);
 
-/* ---- reading files --------------------------------------------------------------------------------- */
+/* ---- reading safetensors files --------------------------------------------------------------------- */
 
 typedef struct pb_st_tensor {
     /* file: path of the tensor's file; name: name of the tensor; both valid until the file is closed */
@@ -87,7 +87,7 @@ pb_status pb_st_convert(const pb_st_tensor *t, size_t first, size_t n, pb_dtype 
  * file's pages do not count as memory of this process. EIO: the file has become shorter, or cannot be read. */
 pb_status pb_st_load(const pb_safetensors *f, const pb_st_tensor *t, size_t first, size_t n, pb_dtype to, void *out);
 
-/* ---- writing files --------------------------------------------------------------------------------- */
+/* ---- writing safetensors files --------------------------------------------------------------------- */
 
 typedef struct pb_st_entry {
     const char *name;
