@@ -174,8 +174,7 @@ static void mllog_lines_are_events(void **state)
         assert_true(*word(e, "key") && json_object_get(e, "value") && json_is_object(json_object_get(e, "metadata")));
         json_decref(e);
     }
-    /* 3 events per process: 3 processes of each of two cases, 2 of the case with a wrong one; and 3 rows without
-     * axes */
+    /* 3 events per process: of two cases 3 processes each, of a third case 2; and 3 rows without axes */
     assert_int_equal(events, 2 * 3 * 3 + 2 * 3 + 3);
     free(text);
 }
