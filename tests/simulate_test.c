@@ -172,15 +172,16 @@ static void resampling_keeps_blocks_together(void **state)
     (void)state;
     recording *z = record(1, 240, 0, 0.001, 18);
     for (int i = 0; i < 240; i++)
-        if (i / 60 % 2) z->d[0][i] *= 60; /* alternating: 60 quiet pairs, 60 noisy pairs */
+        if (i / 60 % 2) z->d[0][i] *= 60; /* alternating: 60 pairs of little noise, 60 of much */
     pb_sim_opts o = options(2000);
     o.rule.look[0] = 4; /* the first look is one block */
     o.rule.look[1] = 12;
     o.rule.alpha = 0.2; /* 4 pairs can be significant: the smallest p-value is 2^-4 */
     o.rule.alpha_same = 0.2;
     pb_simulation r = simulate(z, 1, &(pb_sim_session){240, false}, 1, &o);
-    /* Nearly half of the comparisons begin with a block of quiet pairs and decide early. If single pairs were
-     * resampled, only 1 in 16 would begin with four quiet pairs. */
+    /* Half of the recorded pairs have little noise. Blocks of four pairs are resampled, so nearly half of the 2000
+     * comparisons begin with four pairs of little noise and decide early. If single pairs were resampled, only 1
+     * comparison in 16 would. */
     assert_in_range(r.early, 700, 1200);
     free(z);
 }

@@ -102,7 +102,8 @@ void pb_case_finish(pb_case *c)
     c->key[n] = 0;
 }
 
-/* Copies [from, end) to out. EINVAL: it may not be a part of a key, or `end` is NULL because no separator was found. */
+/* Copies the characters [from, end) to out. EINVAL: they contain a character that keys do not allow, or `end` is NULL
+ * because no separator was found. */
 static pb_status take(const char *key, const char *from, const char *end, char *out)
 {
     if (!end || !word_ok(from, (size_t)(end - from)))

@@ -1,7 +1,7 @@
 /* uniform.cu - seeded random values on a GPU, one kernel launch: a thread generates 16 bytes of w and the corresponding
- * values of master. Limited by memory bandwidth: e bytes per value of size e, and 4 for master. On a GPU whose double
- * rate is half its float rate, the two 64-bit products and the double arithmetic cost about as much as the memory; on
- * other GPUs many times as much. */
+ * values of master. It writes e bytes per value of size e, and 4 for master. On a GPU whose double rate is half its
+ * float rate, the arithmetic of a value (two 64-bit products of the hash, and doubles) takes about as long as these
+ * writes; on other GPUs it takes many times as long and is the limit. */
 #include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/uniform/uniform.h"
 
