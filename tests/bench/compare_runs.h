@@ -5,7 +5,7 @@
 #define PB_COMPARE_RUNS_H
 #include <stdbool.h>
 
-#include "bench/compare/compare.h"
+#include "bench/compare/compare_results.h"
 
 enum { PB_RUN_VALUES = 10 };
 

@@ -5,7 +5,7 @@
 #include <ctype.h>
 
 #include "bench/compare/baseline.h"
-#include "bench/compare/compare.h"
+#include "bench/compare/compare_results.h"
 #include "tests/bench/run_files.h"
 
 /* Fails when a report contains a number that is not finite. */

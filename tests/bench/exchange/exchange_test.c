@@ -3,11 +3,11 @@
 #include <jansson.h>
 #include <math.h>
 
-#include "bench/compare/compare.h"
+#include "bench/compare/compare_results.h"
 #include "bench/exchange/export.h"
 #include "bench/exchange/import.h"
 #include "bench/text/markup.h"
-#include "bench/report/report.h"
+#include "bench/report/run_report.h"
 #include "tests/bench/run_files.h"
 
 #define EXCHANGE PB_SOURCE_DIR "/tests/fixtures/exchange/"

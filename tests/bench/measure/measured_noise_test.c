@@ -1,7 +1,7 @@
 /* measured_noise_test.c - times of known distributions through the measurement loop: samples come out bit for bit,
  * the effect of stopping at a time on the median, and when a too short warm-up is reported. */
 #include "bench/stats/distributions.h"
-#include "bench/stats/stats.h"
+#include "bench/stats/inference.h"
 #include "bench/stats/trend.h"
 #include "tests/bench/measure/measured.h"
 

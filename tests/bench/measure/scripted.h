@@ -4,7 +4,7 @@
  * script and the costs below say. Keep them multiples of SCRIPTED_UNIT: then every sum is exact in binary. */
 #ifndef PB_TESTS_SCRIPTED_H
 #define PB_TESTS_SCRIPTED_H
-#include "bench/measure/measure.h"
+#include "bench/measure/timing.h"
 #include "kernels/engine/op.h"
 
 #define SCRIPTED_UNIT 0x1p-20 /* seconds */

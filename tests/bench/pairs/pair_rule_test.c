@@ -1,6 +1,6 @@
 /* pair_rule_test.c - the rule of paired comparisons: every verdict and reason, degenerate pairs, correction for many
  * rows, two looks. */
-#include "bench/compare/compare.h"
+#include "bench/compare/compare_results.h"
 #include "bench/pairs/pair_rule.h"
 #include "tests/test.h"
 

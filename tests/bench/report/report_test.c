@@ -4,8 +4,8 @@
 
 #include "bench/report/plot.h"
 #include "bench/report/plot_impl.h"
-#include "bench/report/report.h"
-#include "bench/text/text.h"
+#include "bench/report/run_report.h"
+#include "bench/text/format.h"
 #include "tests/bench/run_files.h"
 
 #define REPORTS PB_SOURCE_DIR "/tests/fixtures/report/"

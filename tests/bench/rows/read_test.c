@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "bench/compare/gates.h"
-#include "bench/rows/rows.h"
+#include "bench/rows/row.h"
 #include "bench/rows/write_csv.h"
 #include "bench/compare/soft_differences.h"
 #include "os/draft.h"

@@ -1,7 +1,7 @@
 /* stats_test.c - bench/stats against tables made with scipy and mpmath, and its results for degenerate input. */
 #include "bench/stats/median.h"
 #include "bench/stats/distributions.h"
-#include "bench/stats/stats.h"
+#include "bench/stats/inference.h"
 #include "tests/test.h"
 
 #define RELATIVE 1e-12

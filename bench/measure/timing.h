@@ -1,6 +1,6 @@
-/* measure.h - times a function: warm-up calls, then samples until there are enough, and their median. */
-#ifndef PB_MEASURE_H
-#define PB_MEASURE_H
+/* timing.h - times a function: warm-up calls, then samples until there are enough, and their median. */
+#ifndef PB_TIMING_H
+#define PB_TIMING_H
 #include "bench/measure/heartbeat.h"
 #include "bench/measure/hooks.h"
 #include "bench/stats/median.h"

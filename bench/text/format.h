@@ -1,10 +1,10 @@
-/* text.h - formats values for people, with SI prefix, three digits and unit, and shortens the keys of cases to the axes
- * that differ. */
-#ifndef PB_TEXT_H
-#define PB_TEXT_H
+/* format.h - formats values for people, with SI prefix, three digits and unit, and shortens the keys of cases to the
+ * axes that differ. */
+#ifndef PB_FORMAT_H
+#define PB_FORMAT_H
 #include <stdio.h>
 
-#include "bench/rows/rows.h"
+#include "bench/rows/row.h"
 
 enum { PB_FIGURE_TEXT = 64 };
 

@@ -1,6 +1,6 @@
-/* options.c - the tables of commands and options, and two additions of bench to the parser: axes of suites are options,
- * and the types `axis` and `share`. */
-#include "bench/options/options.h"
+/* command_line.c - the tables of commands and options, and two additions of bench to the parser: axes of suites are
+ * options, and the types `axis` and `share`. */
+#include "bench/options/command_line.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
-/* report.c - prints a run: its name and machine, the tables of each suite, then the requirements. */
-#include "bench/report/report.h"
+/* run_report.c - prints a run: its name and machine, the tables of each suite, then the requirements. */
+#include "bench/report/run_report.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "bench/report/views.h"
 #include "bench/text/markup.h"
-#include "bench/text/text.h"
+#include "bench/text/format.h"
 
 typedef struct counts {
     int pass, fail, unsupported, bad; /* requirements by result; bad: series wrong, failed, timeout or truncated */

@@ -1,5 +1,5 @@
-/* text.c - formats values and the labels of cases. */
-#include "bench/text/text.h"
+/* format.c - formats values and the labels of cases. */
+#include "bench/text/format.h"
 
 #include <math.h>
 #include <string.h>

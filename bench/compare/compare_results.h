@@ -1,9 +1,9 @@
-/* compare.h - `bench compare`: compares two results, or a run with the stored baselines of its machine. verdict.h and
- * stored_rule.h have the rule, compare_render.h the output.
+/* compare_results.h - `bench compare`: compares two results, or a run with the stored baselines of its machine.
+ * verdict.h and stored_rule.h have the rule, compare_render.h the output.
  *
  * With PB_EXIT_USAGE and PB_EXIT_HARNESS nothing is printed; pb_error() has the message. */
-#ifndef PB_COMPARE_H
-#define PB_COMPARE_H
+#ifndef PB_COMPARE_RESULTS_H
+#define PB_COMPARE_RESULTS_H
 #include <stdio.h>
 
 #include "bench/compare/verdict.h"

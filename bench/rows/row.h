@@ -1,6 +1,6 @@
-/* rows.h - cases, the keys that identify them, and the rows of results.csv. */
-#ifndef PB_BENCH_ROWS_H
-#define PB_BENCH_ROWS_H
+/* row.h - cases, the keys that identify them, and the rows of results.csv. */
+#ifndef PB_ROW_H
+#define PB_ROW_H
 #include <stdbool.h>
 
 #include "bench/rows/exits.h"

@@ -1,4 +1,4 @@
-/* report.h - `bench report RUN`: prints the tables of a run. It reads results.csv only.
+/* run_report.h - `bench report RUN`: prints the tables of a run. It reads results.csv only.
  *
  * The table in views.c gives the layout of each suite: a column per variant, with a table of ratios between variants; a
  * column per metric; or, for other suites, a line per value. Values are medians over processes, with the least and
@@ -11,8 +11,8 @@
  *   failure   status wrong; a requirement that fails
  *   skipped   status unsupported
  *   error     every other status, such as failed, timeout and truncated */
-#ifndef PB_REPORT_H
-#define PB_REPORT_H
+#ifndef PB_RUN_REPORT_H
+#define PB_RUN_REPORT_H
 #include <stdio.h>
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-/* stats.h - the statistics of comparisons. Pure functions on arrays: no files, clocks or globals.
+/* inference.h - the statistics of comparisons. Pure functions on arrays: no files, clocks or globals.
  *
  * The unit of repetition is the pair: d_i = x_i(candidate) - x_i(base), where x is the median over one process's
  * iterations of ln(seconds). The two processes of a pair run one after the other in random order. Slow drift of the
@@ -9,8 +9,8 @@
  * -inf to +inf, a detectable change of +inf. This applies to n < 2, where the spread is unknown, and to values that are
  * not finite. If all values are equal, the spread is 0, and p is 0 or 1, or 1/2 if the mean equals the bound. A few
  * equal values are weak evidence, so p = 0 must not decide alone; the sign-flip test shows how weak. */
-#ifndef PB_STATS_H
-#define PB_STATS_H
+#ifndef PB_INFERENCE_H
+#define PB_INFERENCE_H
 #include "os/status.h"
 
 #include <stddef.h>

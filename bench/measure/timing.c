@@ -1,8 +1,8 @@
-/* measure.c - times a function: warm-up calls, samples until there are enough, and their median. */
+/* timing.c - times a function: warm-up calls, samples until there are enough, and their median. */
 #include <math.h>
 #include <stdlib.h>
 
-#include "bench/measure/measure.h"
+#include "bench/measure/timing.h"
 #include "bench/stats/median.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"

@@ -1,5 +1,5 @@
-/* compare.c - reads both sides of a comparison, calls the rule, and prints the result. */
-#include "bench/compare/compare.h"
+/* compare_results.c - reads both sides of a comparison, calls the rule, and prints the result. */
+#include "bench/compare/compare_results.h"
 
 #include <stdlib.h>
 #include <string.h>
