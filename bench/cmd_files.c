@@ -6,10 +6,10 @@
 
 #include "bench/commands.h"
 #include "bench/compare/baseline.h"
-#include "bench/compare/compare.h"
+#include "bench/compare/compare_results.h"
 #include "bench/pairs/simulate_files.h"
 #include "bench/report/plot.h"
-#include "bench/report/report.h"
+#include "bench/report/run_report.h"
 #include "bench/rows/read.h"
 #include "bench/text/markup.h"
 #include "cli/hint.h"

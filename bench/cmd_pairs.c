@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "bench/commands.h"
-#include "bench/compare/compare.h"
+#include "bench/compare/compare_results.h"
 #include "bench/pairs/pair_run.h"
 #include "bench/run/run_name.h"
 #include "os/disk.h"

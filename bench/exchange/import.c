@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "bench/rows/metric.h"
-#include "bench/rows/rows.h"
+#include "bench/rows/row.h"
 #include "bench/rows/write_csv.h"
 #include "cli/hint.h"
 #include "os/disk.h"

@@ -1,8 +1,8 @@
 /* emit.h - the emitter: writes what a suite measured into results.csv and samples.csv, and remembers it. */
 #ifndef PB_EMIT_H
 #define PB_EMIT_H
-#include "bench/measure/measure.h"
-#include "bench/rows/rows.h"
+#include "bench/measure/timing.h"
+#include "bench/rows/row.h"
 
 /* The files that rows are appended to, the identity that every row carries, and the values that were emitted. Every
  * call appends its row to the file at once, by one write(2). */

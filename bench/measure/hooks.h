@@ -1,4 +1,4 @@
-/* hooks.h - two ways to extend a measurement (measure.h): work that is added to every timed call, and another division
+/* hooks.h - two ways to extend a measurement (timing.h): work that is added to every timed call, and another division
  * of the samples into rounds.
  *
  * A hook is the first member of the struct that implements it: pb_slowdown (slowdown.h) adds work, pb_time_slices

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/measure/measure.h"
+#include "bench/measure/timing.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 

@@ -5,7 +5,7 @@
 
 #include "bench/derived/attention_crossover.h"
 #include "bench/report/plot_impl.h"
-#include "bench/text/text.h"
+#include "bench/text/format.h"
 
 typedef struct point {
     char line[PB_KEY_TEXT]; /* the forward case's key without the axis seq: points with one such key form a line */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/rows.h"
+#include "bench/rows/row.h"
 
 /* True if s[0..n) may be a part of a key: 1 to PB_AXIS_TEXT - 1 characters, without white space, control characters and
  * the characters that separate the parts of a key (/ ? & =), the items of a list (,) and CSV fields (, "). */

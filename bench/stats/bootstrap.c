@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bench/stats/distributions.h"
-#include "bench/stats/stats.h"
+#include "bench/stats/inference.h"
 #include "kernels/engine/bind.h"
 
 uint64_t pb_seed_of(const double *x, int n)

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "bench/stats/distributions.h"
+#include "bench/stats/inference.h"
 #include "bench/stats/median.h"
-#include "bench/stats/stats.h"
 
 pb_sample pb_sample_of(const double *x, int n)
 {

@@ -3,7 +3,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "bench/stats/stats.h"
+#include "bench/stats/inference.h"
 
 enum { HALF = 1 << (PB_SIGN_FLIP_MAX / 2) };
 

@@ -3,7 +3,7 @@
 #include "kernels/compressor/compressor.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rope/rope.h"
-#include "tests/v4_fixture.h"
+#include "tests/kernels/v4_fixture.h"
 
 /* the sizes that scripts/fixtures/v4_fixtures.py used for the stored results */
 enum { B = 2, S = 22, D = 8, R = 4, RATIO = 4, G = S / RATIO };

@@ -2,7 +2,7 @@
  * first row of kv, and errors. */
 #include "kernels/dense_mla/dense_mla.h"
 #include "kernels/sparse_mla/convert.h"
-#include "tests/mla_fixture.h"
+#include "tests/kernels/mla_fixture.h"
 
 static void both(pb_ctx *ctx, const pb_mla *p)
 {

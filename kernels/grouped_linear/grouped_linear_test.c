@@ -1,7 +1,7 @@
 /* grouped_linear_test.c - tests of grouped_linear: each group equals a separate linear layer, known values, errors. */
 #include "kernels/grouped_linear/grouped_linear.h"
 #include "kernels/linear/linear.h"
-#include "tests/v4_fixture.h"
+#include "tests/kernels/v4_fixture.h"
 
 enum { T = 5, G = 3, N = 4, K = 6 };
 

@@ -12,7 +12,7 @@
 #include "kernels/mla_mass/mla_mass.h"
 #include "kernels/sparse_mla/sparse_mla.h"
 #include "kernels/topk/topk.h"
-#include "tests/indexer_fixture.h"
+#include "tests/kernels/indexer_fixture.h"
 
 static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *))
 {

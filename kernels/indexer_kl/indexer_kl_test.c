@@ -1,7 +1,7 @@
 /* indexer_kl_test.c - tests of indexer_kl: PyTorch's results with clipped logarithms, known losses and gradients,
  * masked slots and NaN. indexer_test.c tests the complete chain from scores to gradients. */
 #include "kernels/indexer_kl/indexer_kl.h"
-#include "tests/indexer_fixture.h"
+#include "tests/kernels/indexer_fixture.h"
 
 static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *))
 {

@@ -7,7 +7,7 @@
 #include "kernels/dense_mla/dense_mla.h"
 #include "kernels/sparse_mla/convert.h"
 #include "kernels/sparse_mla/sparse_mla.h"
-#include "tests/mla_fixture.h"
+#include "tests/kernels/mla_fixture.h"
 
 static void both(pb_ctx *ctx, const pb_mla *p)
 {

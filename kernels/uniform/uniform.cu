@@ -5,8 +5,8 @@
 #include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/uniform/uniform.h"
 
-/* First computes the same number u in [0,1) as the host function pb_uniform (kernels/engine/bind.c). The caller has done
- * its first step, x = stream * 0xd134... + 0x9e37... + i. Then returns centre + half (2u - 1), as uniform.h states. The
+/* First computes the same number u in [0,1) as the host function pb_uniform (kernels/engine/bind.c). The caller has
+ * done its first step, x = stream * 0xd134... + 0x9e37... + i. Then returns centre + half (2u - 1), as uniform.h states. The
  * _rn intrinsics prevent fusing the product and the sum. */
 __device__ static inline float value(uint64_t x, double centre, double half)
 {
