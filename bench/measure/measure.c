@@ -34,7 +34,8 @@ static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
 {
     PB_TRY(prepare(ctx, o));
     const pb_counts before = ctx->counts;
-    const double start = pb_clock_seconds(); /* before the event: on a CPU both read the same clock */
+    /* read before event 2i, so that on a CPU, where both use one clock, the host time covers the sample */
+    const double start = pb_clock_seconds();
     PB_TRY(ctx->be->mark(ctx, 2 * i));
     PB_TRY(fn(ctx, self));
     if (o->call_hook) PB_TRY(o->call_hook->after_call(o->call_hook, ctx, 2 * i, OWN_END + i));

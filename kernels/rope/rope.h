@@ -84,7 +84,7 @@ typedef struct pb_rope_scaling {
     double attention;            /* YARN; > 0, factor of cos and sin */
     bool truncate;               /* YARN: round low and high with floor and ceil */
 } pb_rope_scaling;
-/* pb_rope_table with scaled frequencies. scaling NULL: no scaling. */
+/* Like pb_rope_table, with scaled frequencies. scaling NULL: no scaling. */
 void pb_rope_table_scaled(float *cos, float *sin, int P, int D, double theta, const pb_rope_scaling *scaling);
 
 #ifdef __cplusplus
