@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/derived/ratios.h"
 #include "bench/measure/slowdown.h"
 #include "bench/measure/time_slice.h"
 #include "bench/rows/exits.h"
@@ -112,6 +113,7 @@ static pb_status skip(const pb_case *c, pb_emitter *emitter)
 static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_emitter *emitter, const pb_options *o)
 {
     pb_status s = plan->suite->conclude ? plan->suite->conclude(ctx, emitter) : PB_OK;
+    if (s == PB_OK) s = pb_ratios_conclude(emitter, plan->suite->name);
     if (pb_interrupted()) return PB_EXIT_HARNESS;
     if (s == PB_OK)
         return pb_progress_mark(o->child_dir, (pb_place){emitter->process + 1, 0}) == PB_OK
