@@ -35,7 +35,7 @@ static void write_text(const char *name, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-/* What a made-up run counts. NULL: the run lacks that counter. */
+/* The counters of a made-up run. NULL: the run lacks that counter. */
 typedef struct made {
     const char *name, *isa, *calls, *peak, *list;
     int threads;

@@ -79,7 +79,7 @@ const pb_series_set *pb_exact_base(const pb_exact *x)
 
 /* ---- one comparison of two sets ------------------------------------------------------------------- */
 
-/* What a counter of the candidate is compared with: the first set that has it. */
+/* A set that may hold the base of a counter. */
 typedef struct source {
     const pb_series_set *set;
     pb_exact_key key; /* of the set */

@@ -25,7 +25,7 @@ static size_t partition(pb_table *t, const pb_exact_key *key)
     return n;
 }
 
-/* Of rows that have the same case and metric under several exact keys, one is enough to show. Sorted by case. */
+/* Keeps one row of each case and metric, whatever its exact key, and returns their number. */
 static size_t one_each(pb_row *rows, size_t n)
 {
     size_t kept = 0;

@@ -11,7 +11,7 @@ typedef struct entry {
     long long count;
 } entry;
 
-/* Reads the next entry of a list; *at is moved behind it. False: at the end, or the text is not a list. */
+/* Reads the next entry of a list; *at is moved after it. False: at the end, or the text is not a list. */
 static bool next(const char **at, bool by_op, entry *out)
 {
     char *end;
