@@ -101,14 +101,15 @@ static bool counted(const pb_series *s) { return s && pb_series_ok(s) && isfinit
 static const pb_series *base_of(const matching *m, const pb_series *c, bool *comparable)
 {
     const pb_series *found = NULL;
-    *comparable = false;
-    for (int i = 0; i < m->n && !*comparable; i++) {
+    bool agree = false;
+    for (int i = 0; i < m->n && !agree; i++) {
         const pb_series *b = m->from[i].set ? pb_series_find(m->from[i].set, c->key, c->metric) : NULL;
         if (!counted(b)) continue;
-        *comparable =
+        agree =
             pb_exact_keys_agree(&m->from[i].key, &m->key, c->metric) && strcmp(b->bench_version, c->bench_version) == 0;
-        if (*comparable || !found) found = b;
+        if (agree || !found) found = b;
     }
+    *comparable = agree;
     return found;
 }
 
