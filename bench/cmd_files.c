@@ -7,6 +7,7 @@
 #include "bench/commands.h"
 #include "bench/compare/baseline.h"
 #include "bench/compare/compare_results.h"
+#include "bench/compare/exact_store.h"
 #include "bench/pairs/simulate_files.h"
 #include "bench/report/plot.h"
 #include "bench/report/run_report.h"
@@ -93,7 +94,10 @@ pb_exit pb_cmd_baseline(const pb_options *o)
     const struct {
         const char *word;
         pb_exit (*run)(const char *argument, const pb_baseline_opts *o, FILE *out);
-    } subcommands[] = {{"save", pb_baseline_save}, {"update", pb_baseline_update}, {"show", pb_baseline_show}};
+    } subcommands[] = {{"save", pb_baseline_save},
+                       {"update", pb_baseline_update},
+                       {"counters", pb_baseline_counters},
+                       {"show", pb_baseline_show}};
     pb_hint hint = {.word = o->args.n ? o->args.v[0] : ""};
     if (o->args.n > 2) return too_many(o, 2);
     for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
@@ -102,7 +106,7 @@ pb_exit pb_cmd_baseline(const pb_options *o)
         return code == PB_EXIT_OK ? code : pb_complain(code);
     }
     for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) pb_hint_try(&hint, subcommands[i].word);
-    pb_fail(PB_EINVAL, "baseline: the first argument must be save, update or show%s", pb_hint_text(&hint));
+    pb_fail(PB_EINVAL, "baseline: the first argument must be save, update, counters or show%s", pb_hint_text(&hint));
     return pb_complain(PB_EXIT_USAGE);
 }
 

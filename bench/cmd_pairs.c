@@ -247,6 +247,7 @@ static pb_compare_opts compare_opts(const pb_options *o)
     return (pb_compare_opts){.strict = o->strict,
                              .need_verdict = o->bisect,
                              .allow_mismatch = o->allow_mismatch,
+                             .baselines = o->baseline,
                              .all = o->all,
                              .format = o->format};
 }

@@ -116,7 +116,7 @@ pb_status pb_emit(pb_emitter *e, const pb_case *c, const char *metric, double va
                   const char *note)
 {
     const pb_metric *m = pb_metric_find(metric);
-    char text[512];
+    char text[PB_NOTE_TEXT];
     pb_page p;
     if (!m) return pb_fail(PB_EINVAL, "metric '%s' is not in metrics.def", metric);
     if (!isfinite(value) && status == PB_ROW_OK) status = PB_ROW_FAILED, note = "the value is not finite";
@@ -192,7 +192,6 @@ pb_status pb_emit_rate(pb_emitter *e, const pb_case *c, const char *metric, doub
 
 pb_status pb_emit_graph(pb_emitter *e, const pb_case *c, const pb_timing *t)
 {
-    PB_TRY(pb_emit(e, c, "graph_nodes", (double)t->nodes, 0, PB_ROW_OK, ""));
     return pb_emit(e, c, "record_time", t->record_seconds, 1, PB_ROW_OK, "");
 }
 

@@ -26,6 +26,8 @@ pb_status pb_emitter_restore(pb_emitter *e, const pb_row *r);
 
 /* ---- rows; each function may fail with EIO (a row cannot be written) or ENOMEM ----------------- */
 
+/* Bytes of a note with its final NUL; a longer one is cut off. */
+enum { PB_NOTE_TEXT = 8192 };
 /* Appends one row. The unit and the better direction come from metrics.def. A value that is not finite turns status ok
  * into failed. EINVAL: metrics.def does not have the metric. */
 pb_status pb_emit(pb_emitter *e, const pb_case *c, const char *metric, double value, int samples, pb_row_status status,
@@ -36,7 +38,7 @@ pb_status pb_emit_timing(pb_emitter *e, const pb_case *c, const char *metric, co
 /* Emits work / median time as `metric`, and appends work / time of every sample to samples.csv. */
 pb_status pb_emit_rate(pb_emitter *e, const pb_case *c, const char *metric, double work, const pb_timing *t,
                        const char *note);
-/* Emits graph_nodes and record_time of a timing that was measured as a graph. */
+/* Emits record_time of a timing that was measured as a graph. */
 pb_status pb_emit_graph(pb_emitter *e, const pb_case *c, const pb_timing *t);
 /* Emits the injected delay that was achieved (pb_timing.slowed) as the metric `slowdown`, once per case. Share 0: emits
  * nothing. */

@@ -26,7 +26,12 @@ void pb_csv_text(FILE *f, const char *s)
 
 void pb_csv_number(FILE *f, double v)
 {
-    if (isfinite(v)) fprintf(f, "%.9g", v);
+    if (!isfinite(v)) return;
+    const double exact_below = 9007199254740992; /* 2^53: a double holds every whole number up to it */
+    char nine[32];
+    snprintf(nine, sizeof nine, "%.9g", v);
+    const bool rounded = fabs(strtod(nine, NULL) - v) > 0.5;
+    fprintf(f, rounded && v == rint(v) && fabs(v) < exact_below ? "%.0f" : "%.9g", v);
 }
 
 static void put_str(FILE *f, const char *v) { pb_csv_text(f, v); }

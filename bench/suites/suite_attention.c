@@ -8,6 +8,7 @@
 #include "bench/derived/attention_crossover.h"
 #include "bench/derived/requirements.h"
 #include "bench/suites/attention_requirements.h"
+#include "bench/measure/counters.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
@@ -86,8 +87,10 @@ static pb_status time_call(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const
     const pb_measure_opts o = pb_env_measure_opts(env, measure_opts(ctx, &k->a));
     pb_timing *t = malloc(sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
+    pb_held_reset(ctx); /* what the check of the result held is not counted */
     pb_status s = pb_measure(ctx, pb_attn_run, k, &o, t);
     if (s == PB_OK) s = pb_emit_timing(env->emitter, c, "kernel_time", t, impl);
+    if (s == PB_OK) s = pb_emit_counters(env->emitter, c, ctx, t, pb_attn_flops(&k->a, k->valid));
     if (s == PB_OK) s = emit_rates(c, k, t, env);
     free(t);
     return s;

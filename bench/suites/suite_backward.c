@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/derived/requirements.h"
+#include "bench/measure/counters.h"
 #include "bench/derived/graph_gain.h"
 #include "bench/suites/graph_requirement.h"
 #include "bench/suites/suite.h"
@@ -90,8 +91,8 @@ static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const p
     const pb_train_config *cfg = pb_trainer_config(t);
     PB_TRY(pb_emit_timing(emitter, c, "backward_time", timing, ""));
     PB_TRY(pb_emit(emitter, c, "tokens_per_second", cfg->B * cfg->S / timing->median, timing->n, PB_ROW_OK, ""));
-    PB_TRY(pb_emit(emitter, c, "kernel_launches", timing->kernel_launches, 0, PB_ROW_OK, ""));
-    PB_TRY(pb_emit(emitter, c, "host_syncs", timing->host_syncs, 0, PB_ROW_OK, ""));
+    const pb_flops flops = pb_trainer_flops(t);
+    PB_TRY(pb_emit_counters(emitter, c, ctx, timing, flops.backward - flops.again));
     if (ctx->id != PB_CPU) PB_TRY(pb_emit(emitter, c, "host_time", timing->host_median, timing->n, PB_ROW_OK, ""));
     if (pb_train_case_graph(c)) PB_TRY(pb_emit_graph(emitter, c, timing));
     return pb_train_case_memory(ctx, c, emitter);

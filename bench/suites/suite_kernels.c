@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/derived/requirements.h"
+#include "bench/measure/counters.h"
 #include "bench/suites/suite.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/engine/op.h"
@@ -291,8 +292,10 @@ static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, const pb_suit
     o.before = restore;
     o.before_self = k;
     PB_TRY(pb_measure(ctx, run_call, k, &o, &t));
+    const pb_cost cost = k->op->cost ? k->op->cost(k->args) : (pb_cost){0};
     PB_TRY(pb_emit_timing(env->emitter, c, "kernel_time", &t, NULL));
-    return emit_rates(c, k->op->cost ? k->op->cost(k->args) : (pb_cost){0}, &t, env);
+    PB_TRY(pb_emit_counters(env->emitter, c, ctx, &t, cost.flops));
+    return emit_rates(c, cost, &t, env);
 }
 
 static pb_status time_shape(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op *op, pb_dtype t,
@@ -301,6 +304,9 @@ static pb_status time_shape(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb
     pb_dims dim = {0};
     call k;
     PB_TRY(parse_shape(op, pb_case_get(c, "shape"), dim));
+    PB_TRY(pb_sync(ctx));
+    pb_ctx_release_scratch(ctx); /* what earlier cases needed is not counted in held_peak */
+    pb_held_reset(ctx);
     PB_TRY(call_open(ctx, cpu, op, dim, t, &k));
     pb_status s = pb_op_pick(ctx, op, k.args)
                       ? time_call(ctx, c, &k, env)

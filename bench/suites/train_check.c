@@ -57,10 +57,10 @@ pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, p
 
 pb_status pb_train_case_fresh(pb_ctx *ctx, pb_trainer *t)
 {
-    if (ctx->id == PB_CPU) return PB_OK;
     PB_TRY(pb_sync(ctx)); /* work in flight may still use the scratch memory */
     pb_ctx_release_scratch(ctx);
     pb_held_reset(ctx);
+    if (ctx->id == PB_CPU) return PB_OK;
     /* runs all three phases once, so that phases that are not timed count towards the peak */
     return pb_train_micro(ctx, t);
 }

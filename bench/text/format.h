@@ -8,7 +8,8 @@
 
 enum { PB_FIGURE_TEXT = 64 };
 
-/* Formats a value: "12.3 ms", "1.23 GFLOP/s", "1.23 k/s"; a plain number for unit "1"; "-" if not finite. */
+/* Formats a value: "12.3 ms", "1.23 GFLOP/s", "1.23 k/s"; a plain number for unit "1", eight
+ * hexadecimal digits for unit "hash"; "-" if not finite. */
 void pb_figure(char out[PB_FIGURE_TEXT], double v, const char *unit);
 /* Formats a range as "12.0..12.9", with the prefix that pb_figure chooses for v. Writes "" if both ends look the same,
  * or one is not finite. */

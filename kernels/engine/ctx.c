@@ -43,6 +43,20 @@ pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device)
     return s;
 }
 
+/* Names are compared as text: the same literal may have several addresses. */
+void pb_tally_add(pb_tally *t, const char *op, const char *impl)
+{
+    int i = 0;
+    if (!t) return;
+    while (i < t->n && (strcmp(t->name[i].op, op) != 0 || strcmp(t->name[i].impl, impl) != 0)) i++;
+    if (i == PB_TALLY_MOST) {
+        t->lost++;
+        return;
+    }
+    if (i == t->n) t->name[t->n++] = (struct pb_tally_name){.op = op, .impl = impl};
+    t->name[i].count++;
+}
+
 void pb_ctx_release_scratch(pb_ctx *ctx)
 {
     for (block *b = ctx->scratch_blocks, *next; b; b = next) {

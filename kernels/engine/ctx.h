@@ -71,6 +71,21 @@ typedef struct pb_counts {
     uint64_t allocs;          /* calls of pb_alloc */
 } pb_counts;
 
+/* How often each kernel is launched, by name: on a CPU an implementation of an op, counted when an op is called or
+ * recorded; on a GPU the name that pb_cuda_launched() gets, counted when a kernel is launched or captured. The owner
+ * sets ctx->tally to begin, and to NULL to end. */
+enum { PB_TALLY_MOST = 128 };
+typedef struct pb_tally {
+    int n;         /* names in use */
+    uint64_t lost; /* launches that were not counted, because all names were in use */
+    struct pb_tally_name {
+        const char *op, *impl; /* static text; impl is "" on a GPU */
+        uint64_t count;
+    } name[PB_TALLY_MOST];
+} pb_tally;
+/* Counts a launch. NULL: does nothing. */
+void pb_tally_add(pb_tally *t, const char *op, const char *impl);
+
 struct pb_ctx {
     const pb_backend *be;
     pb_backend_id id;
@@ -89,6 +104,7 @@ struct pb_ctx {
     void *priv;             /* owned by the backend */
     unsigned debug;         /* flags from the environment variable PB_DEBUG=sync,trace */
     pb_counts counts;
+    pb_tally *tally; /* counts launches by name; NULL, as a rule: they are not counted */
 };
 enum { PB_DEBUG_SYNC = 1, PB_DEBUG_TRACE = 2 };
 
