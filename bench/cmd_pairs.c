@@ -311,7 +311,8 @@ static pb_exit show_plan(const pb_options *o, pb_pair_plan *p)
     printf("base       %s\ncandidate  %s\n", p->path[PB_BASE], p->path[PB_CAND]);
     pb_pair_plan_print(p, "", stdout);
     if (o->budget >= 0 && !p->pairs_given)
-        printf("the budget of %g s may reduce this to one look, once the first pair shows how long a pair takes\n", o->budget);
+        printf("the budget of %g s may reduce this to one look, once the first pair shows how long a pair takes\n",
+               o->budget);
     pb_pair_plan_warn(p, stdout);
     return PB_EXIT_OK;
 }

@@ -35,7 +35,8 @@ static void heavy(source *s, int m, double *d) /* Student's t with 3 degrees of 
     }
 }
 
-static void wandering(source *s, int m, double *d) /* a level that all rows share, correlation 0.9 with the last process */
+static void wandering(source *s, int m,
+                      double *d) /* a level that all rows share, correlation 0.9 with the last process */
 {
     static double level;
     double two[2];
@@ -177,7 +178,7 @@ static int most_alarms(int sessions)
     return k;
 }
 
-/* Of 1000 comparisons of each kind the rule gives 10 alarms at most, but for the error of the simulation. */
+/* At most one comparison in a hundred has an alarm, but for the error of the simulation. */
 static void a_family_has_one_alarm_in_a_hundred_at_most(void **state)
 {
     static family f;

@@ -43,8 +43,9 @@ static const expected cases[] = {
     /* a row that does not gate never asks for more pairs */
     {0.0200, 0.030, 12, 0, 1, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 0, "not gating"},
     /* fewer pairs than the first look: figures, but no verdict */
-    {0.0500, 0.001, 11, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_EARLY, 1, 1, "not judged yet: the first look is after 12 pairs"},
-    {0.0000, 0.000, 2, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_EARLY, 1, 10, "+0.00 %"},
+    {0.0500, 0.001, 11, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_EARLY, 1, 1,
+     "not judged yet: the first look is after 12 pairs"},
+    {0.0000, 0.000, 2, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_EARLY, 1, 10, "not judged yet"},
     {0.0500, 0.000, 1, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_EARLY, 1, 11, "not judged yet"},
     {0.0500, 0.000, 0, 0, 0, PB_VERDICT_INCOMPARABLE, PB_PAIR_NO_RATIO, 0, 0, "or there are no pairs"},
     /* no spread, as in counts of bytes */
@@ -58,8 +59,7 @@ static const expected cases[] = {
 
 static void no_figure_is_nan(const pb_pair_result *r)
 {
-    const double all[] = {r->estimate, r->sd, r->interval.lo, r->interval.hi,
-                          r->p_adjusted, r->same_p};
+    const double all[] = {r->estimate, r->sd, r->interval.lo, r->interval.hi, r->p_adjusted, r->same_p};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) assert_false(isnan(all[i]));
 }
 
@@ -288,9 +288,11 @@ static void few_pairs_find_nothing(void **state)
         memcpy(o.look, plans[i].look, sizeof o.look);
         make_noise(&f, 10, o.look[0], 0.003);
         around(f.d[4], o.look[0], 0.7, 0.02); /* twice as slow */
+        around(f.d[5], o.look[0], 0, 0);      /* two equal pairs are not enough for SAME: 2^-2 is above 0.05 */
         CHECK_OK(pb_pair_judge(f.row, 10, &o, f.r, &f.report));
         assert_int_equal(f.r[4].id, plans[i].id);
         assert_int_equal(f.r[4].why, plans[i].why);
+        assert_int_equal(f.r[5].id == PB_VERDICT_SAME, o.look[0] > 2);
         assert_int_equal(pb_pair_least(&o), plans[i].least);
         const double detectable = pb_pair_sensitivity_of(&f.r[4], &o, &f.report).detectable;
         assert_int_equal(isinf(detectable), plans[i].why == PB_PAIR_FEW);

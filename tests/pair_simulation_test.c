@@ -133,7 +133,7 @@ static const machine wild = {"wild", 0.020, 0.0600, 0, 0, 0, 0.010, 0.02, false}
 static const machine wandering = {"wandering", 0.020, 0.0600, 0, 0, 0.7, 0.010, 0.02, false};
 static const machine heavy_tailed = {"heavy", 0.020, 0.0600, 0, 0, 0, 0.010, 0.02, true};
 
-/* Of 1000 sessions about 10 are expected to have a false alarm; without the joint test of the family about 50, and
+/* About 10 of 1000 sessions are expected to have a false alarm; without the joint test of the family about 50, and
  * likewise with alpha 0.05. */
 static void false_alarms_stay_below_alpha(void **state)
 {

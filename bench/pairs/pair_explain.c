@@ -75,13 +75,13 @@ void pb_pair_explain(const pb_pair_result *r, const pb_pair_opts *o, const pb_pa
     };
     *out = 0;
     say(out, "%s: ", pb_verdict_names[r->id]);
-    if (r->look) {
+    if (r->look && r->why != PB_PAIR_EARLY) {
         say_figures(r, o, report->looks, out);
-        if (r->why != PB_PAIR_EARLY) say_tests(r, o, report, out);
+        say_tests(r, o, report, out);
         if (r->id == PB_VERDICT_SAME)
             say(out, "; equivalence p=%.2g, %.2g for %d looks (alpha %g)", r->same_p,
                 fmin(1, report->looks * r->same_p), report->looks, o->alpha_same);
-        if (r->why != PB_PAIR_EARLY) say(out, "; ");
+        say(out, "; ");
     }
     say(out, "%s", why[r->why]);
     if (r->why == PB_PAIR_EARLY) say(out, ": the first look is after %d pairs", o->look[0]);

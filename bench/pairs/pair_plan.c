@@ -29,13 +29,13 @@ pb_status pb_pair_plan_write(const char *dir, const char *time_utc, pb_pair_plan
     char path[PB_PATH_TEXT + 64];
     const pb_pair_opts *r = &p->rule;
     snprintf(path, sizeof path, "%s/compare.json", dir);
-    p->about = json_pack("{s:s,s:s,s:s,s:s,s:o,s:o,s:O,s:I,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:i,s:i,s:b}", "bench_version",
-                         PB_BENCH_VERSION, "commit", pb_run_commit(), "run_id", p->run_id, "time_utc", time_utc, "base",
-                         executable(p, PB_BASE), "cand", executable(p, PB_CAND), "options", p->options, "seed",
-                         (json_int_t)p->seed, "slowdown", p->slowdown, "time_slice", p->time_slice, "min_effect",
-                         r->min_effect, "kernel_effect", p->kernel_effect, "alpha", r->alpha, "alpha_same",
-                         r->alpha_same, "power", r->power, "must_find", r->must_find, "pairs", r->look[0], "max_pairs",
-                         r->look[1], "pairs_given", (int)p->pairs_given);
+    p->about = json_pack("{s:s,s:s,s:s,s:s,s:o,s:o,s:O,s:I,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:i,s:i,s:b}",
+                         "bench_version", PB_BENCH_VERSION, "commit", pb_run_commit(), "run_id", p->run_id, "time_utc",
+                         time_utc, "base", executable(p, PB_BASE), "cand", executable(p, PB_CAND), "options",
+                         p->options, "seed", (json_int_t)p->seed, "slowdown", p->slowdown, "time_slice", p->time_slice,
+                         "min_effect", r->min_effect, "kernel_effect", p->kernel_effect, "alpha", r->alpha,
+                         "alpha_same", r->alpha_same, "power", r->power, "must_find", r->must_find, "pairs", r->look[0],
+                         "max_pairs", r->look[1], "pairs_given", (int)p->pairs_given);
     if (p->about) json_decref(p->options); /* `about` now holds the reference */
     return save(pb_file_create, path, p->about);
 }
@@ -57,14 +57,13 @@ static pb_status take(pb_pair_plan *p)
     json_error_t e;
     int pairs_given = 1;
     pb_pair_opts *r = &p->rule;
-    if (json_unpack_ex(p->about, &e, 0,
-                       "{s:s,s:s,s:{s:s,s:s},s:{s:s,s:s},s:o,s:I,s:F,s?F,s:F,s?F,s:F,s:F,s:F,s?F,s:i,s:i,s?b}",
-                       "bench_version", &version, "run_id", &run_id, "base", "path", &path[0], "xxh3_128", &digest[0],
-                       "cand", "path", &path[1], "xxh3_128", &digest[1], "options", &p->options, "seed", &seed,
-                       "slowdown", &p->slowdown, "time_slice", &p->time_slice, "min_effect", &r->min_effect,
-                       "kernel_effect", &p->kernel_effect, "alpha", &r->alpha, "alpha_same", &r->alpha_same, "power",
-                       &r->power, "must_find", &r->must_find, "pairs", &r->look[0], "max_pairs", &r->look[1],
-                       "pairs_given", &pairs_given))
+    if (json_unpack_ex(
+            p->about, &e, 0, "{s:s,s:s,s:{s:s,s:s},s:{s:s,s:s},s:o,s:I,s:F,s?F,s:F,s?F,s:F,s:F,s:F,s?F,s:i,s:i,s?b}",
+            "bench_version", &version, "run_id", &run_id, "base", "path", &path[0], "xxh3_128", &digest[0], "cand",
+            "path", &path[1], "xxh3_128", &digest[1], "options", &p->options, "seed", &seed, "slowdown", &p->slowdown,
+            "time_slice", &p->time_slice, "min_effect", &r->min_effect, "kernel_effect", &p->kernel_effect, "alpha",
+            &r->alpha, "alpha_same", &r->alpha_same, "power", &r->power, "must_find", &r->must_find, "pairs",
+            &r->look[0], "max_pairs", &r->look[1], "pairs_given", &pairs_given))
         return pb_fail(PB_EINVAL, "%s", e.text);
     p->pairs_given = pairs_given;
     if (!pb_is_printable(run_id)) return pb_fail(PB_EINVAL, "run_id has control characters");
@@ -115,10 +114,11 @@ void pb_pair_plan_warn(const pb_pair_plan *p, FILE *out)
 {
     const int planned = p->rule.look[1], least = pb_pair_least(&p->rule);
     if (planned >= least) return;
-    fprintf(out,
-            "bench: warning: %d pair%s cannot find a change, however large: the smallest p-value is 2^-%d, and alpha %g "
-            "needs %d pairs\n",
-            planned, planned == 1 ? "" : "s", planned, p->rule.alpha, least);
+    fprintf(
+        out,
+        "bench: warning: %d pair%s cannot find a change, however large: the smallest p-value is 2^-%d, and alpha %g "
+        "needs %d pairs\n",
+        planned, planned == 1 ? "" : "s", planned, p->rule.alpha, least);
 }
 
 void pb_pair_plan_free(pb_pair_plan *p)

@@ -165,25 +165,27 @@ static void decide(judged *j, pb_pair_result *r, judging *s)
 
 /* ---- one look at all rows ---------------------------------------------------------------------- */
 
-/* Tests the gating rows in one direction. The family is every gating row with figures except those already rejected in
- * this direction at an earlier look. Rows decided otherwise (SAME, or in the other direction) remain in it. */
+/* The family of a direction is every gating row with figures except those already rejected in this direction at an
+ * earlier look. Rows decided otherwise (SAME, or in the other direction) remain in it. */
+static bool in_family(const judged *j, const pb_pair_result *r, int direction)
+{
+    return r->row->gating && j->figures && !j->rejected[direction];
+}
+
+/* Tests the family in one direction. */
 static pb_status test_family(judging *s, int direction, int look)
 {
     size_t m = 0;
     double t;
     for (size_t i = 0; i < s->n; i++) {
-        const judged *j = &s->rows[i];
-        const pb_pair_row *row = s->results[i].row;
-        if (!row->gating || !j->figures || j->rejected[direction]) continue;
-        s->family[m++] = (pb_differences){j->d[direction], row->n < s->o->look[look] ? row->n : s->o->look[look]};
+        const int n = s->results[i].row->n, planned = s->o->look[look];
+        if (in_family(&s->rows[i], &s->results[i], direction))
+            s->family[m++] = (pb_differences){s->rows[i].d[direction], n < planned ? n : planned};
     }
     PB_TRY(pb_joint_flip(s->family, m, s->o->alpha / s->report->looks, s->p, &t));
     m = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        judged *j = &s->rows[i];
-        if (!s->results[i].row->gating || !j->figures || j->rejected[direction]) continue;
-        j->p[direction] = s->p[m++];
-    }
+    for (size_t i = 0; i < s->n; i++)
+        if (in_family(&s->rows[i], &s->results[i], direction)) s->rows[i].p[direction] = s->p[m++];
     if (direction == WORSE) s->report->t[look] = t;
     return PB_OK;
 }

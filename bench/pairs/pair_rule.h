@@ -69,7 +69,7 @@ typedef struct pb_pair_opts {
     /* A gating row that is neither REGRESSED nor IMPROVED is blind if its detectable change is above this share; such
      * rows are counted in pb_pair_report.blind. 0: not asked for. */
     double must_find;
-    int look[2];       /* number of pairs; 2 <= look[0] <= look[1] <= PB_SIGN_FLIP_MAX; equal: one look */
+    int look[2]; /* number of pairs; 2 <= look[0] <= look[1] <= PB_SIGN_FLIP_MAX; equal: one look */
 } pb_pair_opts;
 #define PB_PAIR_DEFAULTS ((pb_pair_opts){0.01, 0.01, 0.05, 0.95, 0, {12, 24}})
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/stats/distributions.h"
 #include "bench/stats/stats.h"
 #include "kernels/engine/bind.h"
 
@@ -16,12 +17,12 @@ static const double rounding = 1e-10; /* statistics that differ by less count as
 /* Rows are in the order of their observed statistics, the largest first. */
 typedef struct family {
     size_t m;
-    int pairs;       /* of the row with the most */
-    size_t *row;     /* [m] index of the caller's row */
-    double *seen;    /* [m] observed statistic */
-    double *u;       /* [m] statistic for the current choice of signs */
-    size_t *reached; /* [m] choices in which the row or a later one reaches its observed statistic */
-    double *table;   /* [GROUPS][CHOICES][m] */
+    int pairs;            /* of the row with the most */
+    size_t *row;          /* [m] index of the caller's row */
+    double *seen;         /* [m] observed statistic */
+    double *u;            /* [m] statistic for the current choice of signs */
+    size_t *reached;      /* [m] choices in which the row or a later one reaches its observed statistic */
+    double *table;        /* [GROUPS][CHOICES][m] */
     size_t bin[BINS + 1]; /* histogram of the largest statistic, over all choices except the observed one */
 } family;
 
@@ -100,7 +101,8 @@ static size_t flip_all(family *f)
 /* The least t that a row must reach to be significant at `level` if all other rows are as observed. */
 static double threshold(const family *f, size_t choices, double level)
 {
-    const double most = floor(level * (double)choices * (1 + 1e-12)); /* choices that may reach it, the observed one too */
+    const double most =
+        floor(level * (double)choices * (1 + 1e-12)); /* choices that may reach it, the observed one too */
     size_t above = 0;
     int b = BINS;
     if (most < 1) return HUGE_VAL;
@@ -141,6 +143,11 @@ pb_status pb_joint_flip(const pb_differences *rows, size_t m, double level, doub
             return pb_fail(PB_EINVAL, "sign flips: %d pairs, need at most %d", rows[r].n, PB_SIGN_FLIP_MAX);
     *t = HUGE_VAL;
     if (!m) return PB_OK;
+    if (m == 1 && rows[0].n > ENUMERATED) { /* exact for more pairs, because sums can be merged */
+        adjusted[0] = pb_sign_flip(rows[0].d, rows[0].n, 0);
+        *t = pb_t_quantile(level, rows[0].n - 1);
+        return PB_OK;
+    }
     family *f = calloc(1, sizeof *f);
     ranked *order = malloc(m * sizeof *order);
     double *numbers = malloc(m * (2 + (size_t)GROUPS * CHOICES) * sizeof *numbers);

@@ -98,7 +98,8 @@ double pb_detectable(const pb_detector *d, double power)
 double pb_flip_detectable(int n, double sd, double level, double power)
 {
     const double negative = floor(log2(level) + n + 1e-12);
-    if (n < 1 || !(sd >= 0) || !isfinite(sd) || !(level > 0) || !(power > 0 && power < 1) || negative < 0) return HUGE_VAL;
+    if (n < 1 || !(sd >= 0) || !isfinite(sd) || !(level > 0) || !(power > 0 && power < 1) || negative < 0)
+        return HUGE_VAL;
     if (negative >= n) return 0;
     return sd * fmax(0, pb_normal_quantile(pb_beta_quantile(1 - power, negative + 1, n - negative)));
 }

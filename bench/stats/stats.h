@@ -79,7 +79,7 @@ typedef struct pb_differences {
  * the whole family, however many rows it has.
  *
  * Up to 13 pairs all 2^n choices are enumerated. Beyond, s is the observed choice and 20000 drawn ones with a fixed
- * seed, so p = (1 + reached)/20001 (Phipson and Smyth 2010). T is compared as T/sqrt(n-1+T^2), which has the same order
+ * seed, so p = (1 + reached)/20001 (Phipson and Smyth 2010); for one row, pb_sign_flip and the quantile of Student's t. T is compared as T/sqrt(n-1+T^2), which has the same order
  * for equal n and needs one sum of signed values per row.
  *
  * *t: the least t with which one more row would be significant at `level`, given the noise of these rows; +inf: no t,
