@@ -93,7 +93,11 @@ typedef struct matching {
     pb_verdicts *vs;
 } matching;
 
-static bool counted(const pb_series *s) { return s && pb_series_ok(s) && isfinite(s->median); }
+/* True if the series has a value; that of a throttled process is as exact as any. */
+static bool counted(const pb_series *s)
+{
+    return s && (pb_series_ok(s) || pb_series_throttled(s)) && isfinite(s->median);
+}
 
 /* Finds the base of a counter. *comparable: the exact keys and bench_version agree; such a base is preferred. NULL: no
  * source has the counter. */
