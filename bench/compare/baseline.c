@@ -111,9 +111,7 @@ static int file_order(const void *a, const void *b)
     return by_run ? by_run : pb_series_order(x->key, x->metric, y->key, y->metric);
 }
 
-/* Locks the folder, because an update reads a file and writes it again: a concurrent update waits here. Closing *out
- * releases the lock. A file system without locks is used without one. */
-static pb_status lock_folder(const char *baselines, int *out)
+pb_status pb_baseline_lock(const char *baselines, int *out)
 {
     PB_TRY(pb_make_folder(baselines));
     const int fd = open(baselines, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -138,7 +136,6 @@ pb_status pb_baseline_write(const char *baselines, const char *machine_id, const
 {
     char *text = NULL;
     size_t length = 0;
-    PB_TRY(pb_make_folder(baselines));
     PB_TRY(make_machine_folder(baselines, machine_id));
     FILE *f = open_memstream(&text, &length);
     if (!f) return pb_fail(PB_ENOMEM, "baseline: out of memory");
@@ -321,7 +318,7 @@ static pb_status store(storing *s, FILE *out)
     char suites[MAX_SUITES][PB_AXIS_TEXT];
     PB_TRY(acceptable(&s->run, &s->set));
     PB_TRY(read_gates(s));
-    PB_TRY(lock_folder(folder_of(s->o), &s->lock));
+    PB_TRY(pb_baseline_lock(folder_of(s->o), &s->lock));
     snprintf(s->run_id, sizeof s->run_id, "%s%s", PB_BASELINE_RUN, s->run.rows[0].run_id);
     int n = pb_baseline_suites(&s->set, suites, MAX_SUITES);
     if (!n) return pb_fail(PB_EINVAL, "%s: the run has no suite that a baseline can store", s->run.path);

@@ -54,6 +54,9 @@ pb_exit pb_baseline_update(const char *run, const pb_baseline_opts *o, FILE *out
 /* Prints a line per stored baseline, and a line per session if it has several. machine_id NULL: of all machines. */
 pb_exit pb_baseline_show(const char *machine_id, const pb_baseline_opts *o, FILE *out);
 
+/* Makes the folder of the baselines, and locks it: an update reads a file and writes it again, so a concurrent update
+ * waits here. Closing *out releases the lock. A file system without locks is used without one. EPATH, EIO. */
+pb_status pb_baseline_lock(const char *baselines, int *out);
 /* Replaces the file `path` in the folder <baselines>/<machine_id>, which is created if it does not exist, by these
  * rows. EPATH, EIO, ENOMEM. */
 pb_status pb_baseline_write(const char *baselines, const char *machine_id, const char *path, const pb_row *rows,

@@ -12,7 +12,7 @@
 #include "bench/compare/exact_store.h"
 #include "bench/compare/kernel_lists.h"
 
-enum { MAX_SUITES = 32, WHY = 640 };
+enum { MAX_SUITES = 32, SOURCES = 3, WHY = 640 };
 
 typedef struct text {
     struct text *next;
@@ -88,13 +88,16 @@ typedef struct source {
 typedef struct matching {
     pb_exact *x;
     const pb_series_set *cand;
-    pb_exact_key key;   /* of the candidate */
-    const source *from; /* [n] */
-    int n;
+    pb_exact_key key;     /* of the candidate */
+    source from[SOURCES]; /* in the order in which they are searched; .set NULL: none */
     pb_verdicts *vs;
 } matching;
 
-static bool counted(const pb_series *s) { return s && pb_series_ok(s) && isfinite(s->median); }
+/* True if the series has a value; that of a throttled process is as exact as any. */
+static bool counted(const pb_series *s)
+{
+    return s && (pb_series_ok(s) || pb_series_throttled(s)) && isfinite(s->median);
+}
 
 /* Finds the base of a counter. *comparable: the exact keys and bench_version agree; such a base is preferred. NULL: no
  * source has the counter. */
@@ -102,9 +105,9 @@ static const pb_series *base_of(const matching *m, const pb_series *c, bool *com
 {
     const pb_series *found = NULL;
     bool agree = false;
-    for (int i = 0; i < m->n && !agree; i++) {
+    for (int i = 0; i < SOURCES && !agree; i++) {
         const pb_series *b = m->from[i].set ? pb_series_find(m->from[i].set, c->key, c->metric) : NULL;
-        if (!counted(b)) continue;
+        if (!b || !counted(b)) continue;
         agree =
             pb_exact_keys_agree(&m->from[i].key, &m->key, c->metric) && strcmp(b->bench_version, c->bench_version) == 0;
         if (agree || !found) found = b;
@@ -298,9 +301,8 @@ static const char *machine_of(const pb_series_set *set) { return set->n ? set->s
 pb_status pb_exact_two(pb_exact *x, const pb_series_set *base, const char *base_path, const pb_series_set *cand,
                        const char *cand_path, pb_verdicts *vs)
 {
-    source from = {.set = base};
-    matching m = {.x = x, .cand = cand, .from = &from, .n = 1, .vs = vs};
-    pb_exact_key_of(base_path, machine_of(base), &from.key);
+    matching m = {.x = x, .cand = cand, .from = {{.set = base}}, .vs = vs};
+    pb_exact_key_of(base_path, machine_of(base), &m.from[0].key);
     pb_exact_key_of(cand_path, machine_of(cand), &m.key);
     drop_undecided(vs);
     return match_all(&m, NULL);
@@ -310,13 +312,14 @@ pb_status pb_exact_stored(pb_exact *x, const char *suite, const pb_series_set *s
                           const char *cand_path, pb_verdicts *vs)
 {
     if (x->stores == MAX_SUITES) return PB_OK;
-    matching m = {.x = x, .cand = cand, .n = 3, .vs = vs};
+    matching m = {.x = x, .cand = cand, .vs = vs};
     pb_exact_store *store = &x->store[x->stores++];
     pb_exact_key_of(cand_path, machine_of(cand), &m.key);
     PB_TRY(pb_exact_store_read(x->baselines, suite, &m.key, store));
-    source from[] = {{&store->same, m.key}, {.set = sessions}, {.set = &store->other}};
-    if (sessions) pb_exact_key_of("", machine_of(sessions), &from[1].key);
-    m.from = from;
+    m.from[0] = (source){&store->same, m.key};
+    m.from[1].set = sessions;
+    if (sessions) pb_exact_key_of("", machine_of(sessions), &m.from[1].key);
+    m.from[2].set = &store->other;
     x->against = store->path;
     drop_undecided(vs);
     return match_all(&m, suite);

@@ -152,6 +152,7 @@ static pb_status store_suite(storing *s, const char *suite, const pb_baseline_op
     return PB_OK;
 }
 
+/* Stores the counters of every suite. The caller holds the lock of the baselines. */
 static pb_status store(storing *s, const pb_baseline_opts *o, FILE *out)
 {
     char suites[MAX_SUITES][PB_AXIS_TEXT];
@@ -174,6 +175,7 @@ static pb_status store(storing *s, const pb_baseline_opts *o, FILE *out)
 pb_exit pb_baseline_counters(const char *run, const pb_baseline_opts *o, FILE *out)
 {
     char newest[PB_PATH_TEXT];
+    int lock = -1;
     if (!o->reason || !*o->reason)
         return pb_file_exit(pb_fail(PB_EINVAL, "baseline counters: a reason is required: --reason TEXT"));
     storing *s = calloc(1, sizeof *s);
@@ -182,7 +184,9 @@ pb_exit pb_baseline_counters(const char *run, const pb_baseline_opts *o, FILE *o
     pb_status st = run ? PB_OK : pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest);
     if (st == PB_OK) st = pb_table_read(run ? run : newest, &s->run);
     if (st == PB_OK) st = pb_series_make(&s->run, &s->set);
+    if (st == PB_OK) st = pb_baseline_lock(pb_baseline_folder(o->baselines), &lock);
     if (st == PB_OK) st = store(s, o, out);
+    if (lock >= 0) close(lock);
     pb_series_free(&s->set);
     pb_table_free(&s->run);
     free(s);
