@@ -53,6 +53,22 @@ static void header_order_extra_columns_bom_and_crlf_do_not_matter(void **state)
     pb_table_free(&t);
 }
 
+/* Files of older programs have no column commit. */
+static void the_commit_may_be_missing(void **state)
+{
+    pb_table t;
+    (void)state;
+    CHECK_OK(parse(HEADER GOOD GOOD2, &t));
+    assert_string_equal(t.rows[0].commit, "");
+    assert_ptr_equal(t.rows[0].commit, t.rows[1].commit);
+    pb_table_free(&t);
+    CHECK_OK(parse("commit," HEADER "1234abcd," GOOD, &t));
+    assert_string_equal(t.rows[0].commit, "1234abcd");
+    assert_int_equal(t.ignored, 0);
+    pb_table_free(&t);
+    CHECK_FAILS(parse("commit," HEADER "12\x1b[2J," GOOD, &t), PB_EINVAL, "a control character in the column commit");
+}
+
 /* Only names of columns, metrics and axes are translated. Axis values and notes with the same words are unchanged. */
 static void rows_of_version_1_get_the_present_names(void **state)
 {
@@ -431,6 +447,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_are_read_as_written),
         cmocka_unit_test(header_order_extra_columns_bom_and_crlf_do_not_matter),
+        cmocka_unit_test(the_commit_may_be_missing),
         cmocka_unit_test(rows_of_version_1_get_the_present_names),
         cmocka_unit_test(every_status_comes_back),
         cmocka_unit_test(a_series_has_the_most_severe_status),
