@@ -215,6 +215,14 @@ static void merge(search *s)
     }
 }
 
+int pb_change_fewest(double alpha)
+{
+    int n = 2 * PB_CHANGE_SIDE;
+    for (double orders = 6; 2 / orders > alpha && n < PB_CHANGE_WINDOW; n++) /* C(n + 1, (n + 1)/2) from C(n, n/2) */
+        orders *= n % 2 ? 2 : (n + 1) / (n / 2.0 + 1);
+    return n;
+}
+
 pb_status pb_change_points(const double *x, int n, const pb_change_rule *rule, pb_change_point *out, int *count)
 {
     search s = {.x = x, .n = n, .rule = rule, .point = out};

@@ -57,6 +57,10 @@ typedef struct pb_change_point {
  * change point. EINVAL: a value is not finite; ENOMEM. */
 pb_status pb_change_points(const double *x, int n, const pb_change_rule *rule, pb_change_point *out, int *count);
 
+/* The fewest values that can have a change point at level alpha: the smallest n with 2/C(n, n/2) <= alpha. If the lower
+ * half of all values comes before the upper half, or after it, Q is largest; all other splits are less rare. */
+int pb_change_fewest(double alpha);
+
 /* The candidate of x[a..b): the t of the largest Q, and that Q in *q. Of equal Q, the smallest t counts. work: room for
  * (b - a + 1)^2 doubles. Returns -1 for fewer than 2 PB_CHANGE_SIDE values. */
 int pb_change_candidate(const double *x, int a, int b, double *work, double *q);
