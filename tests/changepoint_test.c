@@ -187,6 +187,18 @@ static void a_change_below_the_smallest_is_left_out(void **state)
     assert_int_equal(points(halved, 12, &(pb_change_rule){0.01, 1.01}, out), 0);
 }
 
+/* The energy statistic also finds a change of the spread; the t test then removes the point. */
+static void a_change_of_the_spread_alone_is_left_out(void **state)
+{
+    const pb_change_rule any = {0.01, 0};
+    pb_change_point out[MOST];
+    double x[MOST], work[41 * 41], q;
+    (void)state;
+    for (int i = 0; i < 40; i++) x[i] = 100 + (i < 20 ? 0.1 : 10) * (i % 2 ? 1 : -1) * (1 + 0.01 * i);
+    assert_int_equal(pb_change_candidate(x, 0, 40, work, &q), 20);
+    assert_int_equal(points(x, 40, &any, out), 0);
+}
+
 static void degenerate_series_have_no_change_points(void **state)
 {
     pb_change_point out[MOST];
@@ -236,6 +248,7 @@ int main(void)
         cmocka_unit_test(long_noise_has_the_rate_of_its_windows),
         cmocka_unit_test(a_shift_of_three_deviations_is_found_in_twenty_values),
         cmocka_unit_test(a_change_below_the_smallest_is_left_out),
+        cmocka_unit_test(a_change_of_the_spread_alone_is_left_out),
         cmocka_unit_test(degenerate_series_have_no_change_points),
         cmocka_unit_test(a_mean_of_zero_has_an_infinite_change),
         cmocka_unit_test(the_same_data_give_the_same_points),

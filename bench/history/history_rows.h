@@ -23,7 +23,7 @@ typedef struct pb_history_rows {
     pb_history_row *row; /* [n], sorted by machine, key and metric */
     int n;
     int other_version; /* values left out because of their bench_version */
-    /* What the rows point to. */
+    /* Owned; the rows point to these. */
     pb_history_value *value;
     size_t values, room;
     pb_change_point *change;
