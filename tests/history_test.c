@@ -144,15 +144,15 @@ static void complains(pb_history_opts o, const char *text)
 
 static void a_change_is_shown_with_its_time_size_and_commits(void **state)
 {
+    static const char rows[] =
+        "batch=1  backward_time       20       10.0 ms       11.0 ms   +10.2 %  ____________########\n"
+        "    2026-01-13T12:00:00Z  +10.0 % (worse), 10.0 ms -> 11.0 ms, p = 0.002, commits c05..c06\n"
+        "batch=4  backward_time       20       40.0 ms       40.1 ms    +0.2 %  _~#_~#_~#_~#_~#_~#_~\n";
     (void)state;
     char *text = history(options());
     if (strstr(text, "tokens_per_second")) fail_msg("a metric that does not gate is shown:\n%s", text);
-    says(text, (const char *const[]){
-                   "m1, 2026-01-01T12:00:00Z to 2026-01-20T12:00:00Z\n", "backward/step seq=32\n",
-                   "batch=1  backward_time       20       10.0 ms       11.0 ms   +10.2 %  ____________########\n"
-                   "    2026-01-13T12:00:00Z  +10.0 % (worse), 10.0 ms -> 11.0 ms, p = 0.002, commits c05..c06\n"
-                   "batch=4  backward_time       20       40.0 ms       40.1 ms    +0.2 %  _~#_~#_~#_~#_~#_~#_~\n",
-                   "\nhistory: rows=2 change_points=1 worse=1 better=0 alpha=0.01\n", NULL});
+    says(text, (const char *const[]){"m1, 2026-01-01T12:00:00Z to 2026-01-20T12:00:00Z\n", "backward/step seq=32\n",
+                                     rows, "\nhistory: rows=2 change_points=1 worse=1 better=0 alpha=0.01\n", NULL});
 }
 
 static void rows_are_selected_by_key_metric_and_machine(void **state)
@@ -311,6 +311,7 @@ static void otava_gets_only_rows_with_all_sessions(void **state)
 /* A program in place of gnuplot writes its input as the picture. */
 static void svg_draws_a_picture_for_each_row(void **state)
 {
+    static const char heading[] = "variants=1; heading='backward_time [s] of " KEY ", m1'";
     char data[4096] = "", name[256] = "";
     pb_history_opts o = options();
     (void)state;
@@ -327,8 +328,7 @@ static void svg_draws_a_picture_for_each_row(void **state)
     assert_non_null(f);
     assert_true(fread(data, 1, sizeof data - 1, f) > 0);
     fclose(f);
-    says(strdup(data), (const char *const[]){"variants=1; heading='backward_time [s] of " KEY ", m1'",
-                                             "\n1 0.01 \"2026-01-01\"\n", "\n2 0.01002 \"\"\n",
+    says(strdup(data), (const char *const[]){heading, "\n1 0.01 \"2026-01-01\"\n", "\n2 0.01002 \"\"\n",
                                              "\n0.5 12.5 0.01002\n12.5 20.5 0.0110", "\n12.5 \"+10.0 %\"\n", NULL});
 }
 
