@@ -6,10 +6,10 @@
 
 #include "bench/commands.h"
 #include "bench/compare/baseline.h"
-#include "bench/compare/compare.h"
+#include "bench/compare/compare_results.h"
 #include "bench/pairs/simulate_files.h"
 #include "bench/report/plot.h"
-#include "bench/report/report.h"
+#include "bench/report/run_report.h"
 #include "bench/rows/read.h"
 #include "bench/text/markup.h"
 #include "cli/hint.h"
@@ -67,8 +67,8 @@ static pb_exit simulate(const pb_options *o)
     return explained(pb_simulate_files(o->args.v, o->args.n, &opts, stdout));
 }
 
-/* Without arguments: the newest run against the stored baseline. With one argument: that run against the baseline. With
- * two: the first against the second. */
+/* Compares results. Without arguments: the newest run with the stored baseline. With one argument: that run with the
+ * baseline. With two: the second (the candidate) with the first (the base). */
 pb_exit pb_cmd_compare(const pb_options *o)
 {
     const pb_compare_opts opts = compare_opts(o);
@@ -113,8 +113,8 @@ pb_exit pb_cmd_plot(const pb_options *o)
     return o->args.n > 1 ? too_many(o, 1) : explained(pb_plot(argument(o, 0), &opts, stdout));
 }
 
-/* Without gates.csv there is nothing to compare with. That is normal outside a source tree, so the run does not
- * fail. */
+/* If gates.csv does not exist, prints that and returns true: the run cannot be compared. That is normal outside a
+ * source tree, so the run does not fail. */
 static bool nothing_to_compare_with(const pb_options *o)
 {
     char gates[PB_PATH_TEXT];

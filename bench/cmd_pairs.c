@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "bench/commands.h"
-#include "bench/compare/compare.h"
+#include "bench/compare/compare_results.h"
 #include "bench/pairs/pair_run.h"
 #include "bench/run/run_name.h"
 #include "os/disk.h"
@@ -16,7 +16,7 @@
 
 enum { DEFAULT_PAIRS = 12, OPTION_WORDS = 40, NUMBER = 40 };
 
-/* ---- kinds of arguments -------------------------------------------------------------------------------- */
+/* ---- what an argument of bench compare names ----------------------------------------------------------- */
 
 typedef enum kind { RESULTS, EXECUTABLE, PAIRS } kind;
 
@@ -52,7 +52,7 @@ static kind kind_of(const char *argument, char path[PB_PATH_TEXT])
 
 static const char *const kinds[] = {"results", "an executable", "a recorded comparison"};
 
-/* ---- plan of a new comparison ---------------------------------------------------------------------------- */
+/* ---- planning a new comparison --------------------------------------------------------------------------- */
 
 static void say(json_t *words, const char *option, const char *value)
 {

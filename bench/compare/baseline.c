@@ -11,7 +11,7 @@
 
 #include "bench/compare/verdict.h"
 #include "bench/rows/metric.h"
-#include "bench/rows/rows.h"
+#include "bench/rows/row.h"
 #include "bench/rows/write_csv.h"
 #include "os/draft.h"
 #include "os/file.h"

@@ -19,10 +19,10 @@
 #define PB_COMPARE_RENDER_H
 #include <stdio.h>
 
-#include "bench/compare/compare.h"
+#include "bench/compare/compare_results.h"
 #include "bench/compare/verdict.h"
 #include "bench/text/markup.h"
-#include "bench/text/text.h"
+#include "bench/text/format.h"
 
 enum { PB_LABEL_TEXT = 160, PB_MARKDOWN_ROWS = 100 };
 
@@ -44,7 +44,7 @@ typedef struct pb_comparison {
 pb_status pb_compare_text(const pb_comparison *c, FILE *out);
 /* Prints lines that begin with "note: ": what a reader must know before trusting the verdicts. */
 void pb_compare_notes(const pb_comparison *c, FILE *out);
-/* Prints a comparison in the format o->format (compare.c). */
+/* Prints a comparison in the format o->format (compare_results.c). */
 pb_status pb_compare_show(pb_comparison *c, const pb_compare_opts *o, FILE *out);
 
 pb_status pb_compare_markdown(const pb_comparison *c, FILE *out);

@@ -18,7 +18,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "bench/rows/rows.h"
+#include "bench/rows/row.h"
 #include "bench/rows/strings.h"
 
 typedef struct pb_import_row {

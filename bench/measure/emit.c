@@ -42,7 +42,7 @@ void pb_emitter_close(pb_emitter *e)
     e->n = e->room = 0;
 }
 
-/* ---- what was emitted -------------------------------------------------------------------------------- */
+/* ---- remembering the rows that were emitted ---------------------------------------------------------- */
 
 typedef struct pb_measured {
     char key[PB_KEY_TEXT];
@@ -50,7 +50,8 @@ typedef struct pb_measured {
     double value;
 } measured;
 
-/* Rows of one key follow each other, so a key that differs from the previous row's begins a new case. */
+/* Finds the i-th distinct key: rows of one key follow each other, so a key that differs from the previous row's begins
+ * a new case. */
 const char *pb_emitted_key(const pb_emitter *e, int i)
 {
     for (int k = 0; k < e->n; k++)
@@ -102,14 +103,14 @@ pb_status pb_emitter_restore(pb_emitter *e, const pb_row *r)
     return r->status == PB_ROW_OK ? remember(e, r->key, m, r->value) : PB_OK;
 }
 
-/* Remembers a row that was written: its value if it is ok, and that a case was truncated. */
+/* Updates the emitter after a row was written: remembers its value if it is ok, and whether a case was truncated. */
 static pb_status notice(pb_emitter *e, const pb_case *c, const pb_metric *m, double value, pb_row_status status)
 {
     e->truncated |= status == PB_ROW_TRUNCATED;
     return status == PB_ROW_OK ? remember(e, c->key, m, value) : PB_OK;
 }
 
-/* ---- emitting rows ----------------------------------------------------------------------------------- */
+/* ---- appending rows and samples to the files --------------------------------------------------------- */
 
 pb_status pb_emit(pb_emitter *e, const pb_case *c, const char *metric, double value, int samples, pb_row_status status,
                   const char *note)
@@ -163,7 +164,7 @@ static pb_status emit_measured(pb_emitter *e, const pb_case *c, const char *metr
     pb_row_status status = PB_ROW_OK;
     const double trend = pb_trend(t->seconds, t->n);
     if (trend > 0) pb_trend_note(note ? note : "", trend, text, sizeof text), note = text;
-    if (pb_interrupted()) { /* there may be fewer samples than requested */
+    if (pb_interrupted()) { /* truncated: there may be fewer samples than requested */
         snprintf(text, sizeof text, "interrupted after %d samples", t->n);
         status = PB_ROW_TRUNCATED, note = text;
     }

@@ -1,8 +1,8 @@
 /* emit.h - the emitter: writes what a suite measured into results.csv and samples.csv, and remembers it. */
 #ifndef PB_EMIT_H
 #define PB_EMIT_H
-#include "bench/measure/measure.h"
-#include "bench/rows/rows.h"
+#include "bench/measure/timing.h"
+#include "bench/rows/row.h"
 
 /* The files that rows are appended to, the identity that every row carries, and the values that were emitted. Every
  * call appends its row to the file at once, by one write(2). */
@@ -12,7 +12,8 @@ typedef struct pb_emitter {
     int process;                  /* index of this process within the run, from 0 */
     struct pb_measured *measured; /* [n], allocated for `room`: the rows emitted with status ok */
     int n, room;
-    bool write_failed, truncated; /* a write failed; a row with status truncated was emitted */
+    /* write_failed: a row could not be written; truncated: a row of status truncated was emitted */
+    bool write_failed, truncated;
 } pb_emitter;
 
 /* Opens dir/results.csv and dir/samples.csv for appending. The caller then fills run_id, machine_id, commit and process, and
@@ -43,11 +44,12 @@ pb_status pb_emit_slowed(pb_emitter *e, const pb_case *c, double share);
 /* Emits the row of a case that has no values: the metric "outcome", with a status and a note that say why. */
 pb_status pb_emit_outcome(pb_emitter *e, const pb_case *c, pb_row_status status, const char *note);
 
-/* ---- what was emitted or restored with status ok ----------------------------------------------- */
+/* ---- looking up rows that were emitted or restored with status ok ------------------------------ */
 
 /* Finds the value of a key and metric. False: no such row. */
 bool pb_emitted_value(const pb_emitter *e, const char *key, const char *metric, double *value);
-/* The key of the i-th case that has such a row, i = 0, 1, ...; NULL: no more keys. */
+/* Returns the key of the i-th case that has an emitted or restored row of status ok, i = 0, 1, ...; NULL: no more
+ * keys. */
 const char *pb_emitted_key(const pb_emitter *e, int i);
 /* The first value of a metric among the cases of a suite. False: no such row. */
 bool pb_emitted_by_suite(const pb_emitter *e, const char *suite, const char *metric, double *value);

@@ -1,4 +1,4 @@
-/* pair_report.c - judges the pairs of a folder and passes the verdicts to the renderers of compare.c. */
+/* pair_report.c - judges the pairs of a folder and passes the verdicts to the renderers of compare_render.h. */
 #define _GNU_SOURCE
 #include "bench/pairs/pair_report.h"
 

@@ -55,7 +55,7 @@
 #ifndef PB_PAIR_RULE_H
 #define PB_PAIR_RULE_H
 #include "bench/compare/verdict.h"
-#include "bench/stats/stats.h"
+#include "bench/stats/inference.h"
 
 typedef struct pb_pair_opts {
     /* Smallest change that matters, as a share: 0.01 is 1 %. A smaller estimate is never REGRESSED or IMPROVED. */

@@ -12,7 +12,7 @@
 #ifndef PB_STORED_PAIRS_H
 #define PB_STORED_PAIRS_H
 #include "bench/rows/read.h"
-#include "bench/stats/stats.h"
+#include "bench/stats/inference.h"
 
 typedef struct pb_stored_pairs {
     /* The rows. run_id: the session; process: the number of pairs; samples: 2, because only metrics with samples are

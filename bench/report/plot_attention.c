@@ -5,7 +5,7 @@
 
 #include "bench/derived/attention_crossover.h"
 #include "bench/report/plot_impl.h"
-#include "bench/text/text.h"
+#include "bench/text/format.h"
 
 typedef struct point {
     char line[PB_KEY_TEXT]; /* the forward case's key without the axis seq: points with one such key form a line */
@@ -47,7 +47,7 @@ static bool point_of(const pb_series_set *set, const pb_series *s, point *out)
     return true;
 }
 
-/* The number of points of the line that begins at p[i]. */
+/* Returns the number of points of the line that begins with point p[i]; the points are sorted by line. */
 static int length(const point *p, int i, int n)
 {
     int k = i;

@@ -5,7 +5,7 @@
 
 #include "bench/derived/graph_gain.h"
 #include "bench/report/plot_impl.h"
-#include "bench/text/text.h"
+#include "bench/text/format.h"
 
 typedef struct point {
     char family[PB_KEY_TEXT];

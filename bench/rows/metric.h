@@ -10,7 +10,7 @@ typedef struct pb_metric {
 } pb_metric;
 extern const pb_metric pb_metrics[];               /* in the order of metrics.def; ends with a NULL name */
 const pb_metric *pb_metric_find(const char *name); /* NULL: no such metric */
-/* True if baselines store the metric even where it does not gate. Those that metrics.def does not name are stored. */
+/* True if baselines store the metric even where it does not gate. A metric that metrics.def does not have is stored. */
 bool pb_metric_stored(const char *name);
 
 typedef struct pb_metric_bound {

@@ -13,7 +13,7 @@
  *   - two rows with equal key, metric, process and run_id. */
 #ifndef PB_READ_H
 #define PB_READ_H
-#include "bench/rows/rows.h"
+#include "bench/rows/row.h"
 #include "bench/rows/strings.h"
 
 enum { PB_FIELD_MAX = 64 << 10, PB_COLUMNS_MAX = 256, PB_PATH_TEXT = 1024 };

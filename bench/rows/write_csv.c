@@ -13,7 +13,7 @@
 #include "os/draft.h"
 #include "os/file.h"
 
-/* ---- text output ------------------------------------------------------------------------------- */
+/* ---- formatting fields and rows ---------------------------------------------------------------- */
 
 void pb_csv_text(FILE *f, const char *s)
 {
@@ -50,7 +50,7 @@ void pb_csv_row(FILE *f, const pb_row *r)
     fputc('\n', f);
 }
 
-/* ---- files -------------------------------------------------------------------------------------- */
+/* ---- creating and appending to the files -------------------------------------------------------- */
 
 static pb_status create_results(const char *dir)
 {

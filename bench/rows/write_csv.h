@@ -6,7 +6,7 @@
 #define PB_WRITE_CSV_H
 #include <stdio.h>
 
-#include "bench/rows/rows.h"
+#include "bench/rows/row.h"
 #include "os/page.h" /* rows are collected in a page and appended by one write */
 
 /* Print the header line and one row of results.csv. Fields are quoted where RFC 4180 requires it. */

@@ -1,7 +1,7 @@
 /* plan.h - the cases that a run measures: the suite's grid, changed by the axes and filters of the command line. */
 #ifndef PB_PLAN_H
 #define PB_PLAN_H
-#include "bench/options/options.h"
+#include "bench/options/command_line.h"
 #include "bench/suites/suite.h"
 
 typedef struct pb_plan {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/stats/distributions.h"
-#include "bench/stats/stats.h"
+#include "bench/stats/inference.h"
 #include "kernels/engine/bind.h"
 
 /* ---- the energy statistic ---------------------------------------------------------------------- */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "bench/stats/distributions.h"
+#include "bench/stats/inference.h"
 #include "bench/stats/median.h"
-#include "bench/stats/stats.h"
 
 pb_sample pb_sample_of(const double *x, int n)
 {
@@ -59,7 +59,7 @@ double pb_tost(const pb_sample *s, double delta)
     return above > below ? above : below;
 }
 
-/* ---- Holm -------------------------------------------------------------------------------------- */
+/* ---- Holm's adjustment for several tests ------------------------------------------------------- */
 
 typedef struct ranked {
     double p;
@@ -89,7 +89,7 @@ pb_status pb_holm(const double *p, size_t n, size_t m, double *adjusted)
     return PB_OK;
 }
 
-/* ---- rates and stored sessions ----------------------------------------------------------------- */
+/* ---- bounds for rates and from stored sessions ------------------------------------------------- */
 
 double pb_rate_bound(int k, int n, double confidence)
 {

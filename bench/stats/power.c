@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "bench/stats/distributions.h"
-#include "bench/stats/stats.h"
+#include "bench/stats/inference.h"
 
 /* The tanh-sinh quadrature rule on [-1, 1]. Its nodes are x = tanh(pi/2 sinh y) for y = -SIDE h .. SIDE h. gap[] holds
  * 1 - |x|, which stays accurate where x rounds to 1. */

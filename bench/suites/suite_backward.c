@@ -48,7 +48,7 @@ static pb_status graph_difference(pb_ctx *ctx, pb_trainer *t, apart *out)
     return s;
 }
 
-/* Compares graph and eager. With deterministic implementations the gradients must be bit-identical. Faster
+/* Compares the gradients of graph and eager. With deterministic implementations they must be bit-identical. Faster
  * implementations of a GPU may vary from run to run, within a bound. */
 static pb_status check_graph(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_emitter *emitter, pb_check *v)
 {
@@ -158,8 +158,8 @@ static const char *const grid[] = {VARIANTS("tuning=lora batch=1"), "tuning=lora
 static const char *const full_grid[] = {
     "tuning=full,lora,qlora batch=1,2,4,8 seq=128,256,512 mode=eager,graph clip=sync,fused,multi", NULL};
 
-/* Sizes at which a graph pays and sizes at which it does not, for the requirements F-GRAPH-BWD-003a and 003b. Three
- * processes fit into ten minutes on an H200. */
+/* Grid for a GPU: sizes at which a graph pays and sizes at which it does not, for the requirements F-GRAPH-BWD-003a and
+ * 003b. Three processes take less than ten minutes on an H200. */
 #define DEVICE "dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b "
 #define LOSSES "losses dtype=bf16 model=qwen2.5-1.5b tuning=qlora batch=1 seq=512 mode=graph clip=fused"
 static const char *const device_grid[] = {

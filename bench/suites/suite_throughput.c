@@ -15,11 +15,12 @@
 #include "os/interrupt.h"
 #include "os/memory.h"
 
-/* MARKS: events per step. UNSLOWED: number of the first event that records the end of a phase without its delay. */
+/* MARKS: events per step (before each phase, and after the last). UNSLOWED: number of the first of the events that
+ * record where a phase ends without its injected delay. */
 enum { SAMPLES = 40, MARKS = PB_NPHASES + 1, UNSLOWED = SAMPLES * MARKS };
 
-/* Runs one step and records an event before each phase and after the last one. If a delay is injected, a further event
- * per phase, UNSLOWED later in number, records where the phase ends without the delay. */
+/* Runs one step and records an event before each phase and after the last one. If a delay is injected, one more event
+ * per phase, whose number is larger by UNSLOWED, records where the phase ends without the delay. */
 static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, const pb_slowdown slow[PB_NPHASES], int sample)
 {
     const int first = sample * MARKS;
@@ -124,8 +125,8 @@ static pb_status emit_span(pb_ctx *ctx, const pb_case *c, pb_emitter *emitter, c
     return s;
 }
 
-/* Figures of one step on the host: seconds until the step is enqueued, number of samples, kernel launches, host
- * syncs. */
+/* Host-side figures of a step. seconds: until the step is enqueued; samples: number of samples; then the kernel
+ * launches and host syncs. */
 typedef struct host_side {
     double seconds;
     int samples;
@@ -243,8 +244,8 @@ static double expect(const pb_case *c)
 static const char *const grid[] = {"tuning=full,lora,qlora", NULL};
 static const char *const full_grid[] = {"tuning=full,lora,qlora batch=1,4 seq=128,256,512 mode=eager,graph", NULL};
 
-/* Whole steps, eager and as one graph. Three processes fit into ten minutes on an H200. The cases include those of the
- * step requirements in requirements.def. */
+/* Grid for a GPU: whole steps, eager and as one graph. It includes the cases of the step requirements in
+ * requirements.def. Three processes take less than ten minutes on an H200. */
 #define DEVICE "dtype=bf16 mode=eager,graph model=qwen2.5-"
 #define BOTH   "0.5b,qwen2.5-1.5b "
 /* One layer of each kind of DeepSeek-V4 in its original sizes, for requirement V4-STEP. */

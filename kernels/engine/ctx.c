@@ -1,4 +1,5 @@
-/* ctx.c - opens a backend, and calls its functions with counting and with checks for recordings. */
+/* ctx.c - opens a backend, and calls its functions: it counts these calls, and refuses those that a recorded graph
+ * cannot contain. */
 #include "kernels/engine/ctx.h"
 
 #include <stdio.h>

@@ -52,7 +52,7 @@ typedef struct pb_backend {
     /* Returns the time from slot `from` to slot `to`. Call sync first. */
     pb_status (*between)(pb_ctx *ctx, int from, int to, double *seconds);
     pb_status (*flush_cache)(pb_ctx *ctx); /* evicts the last-level cache */
-    /* Keeps the stream busy for that long. The first call may wait for the device, to measure its own overhead. */
+    /* Keeps the stream busy for `seconds`. The first call may wait for the device, to measure its own overhead. */
     pb_status (*delay)(pb_ctx *ctx, double seconds);
     pb_status (*record)(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
     pb_status (*replay)(pb_ctx *ctx, pb_graph *graph);
@@ -107,7 +107,7 @@ const char *pb_backend_name(pb_backend_id id);
 /* Allocates device memory and counts in `allocs`. EUNSUPPORTED inside a recording. */
 pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out);
 void pb_release(pb_ctx *ctx, void *p); /* p may be NULL */
-/* Sets held_peak to the bytes held now. */
+/* Sets held_peak to the bytes held now, so that a new maximum can be measured. */
 void pb_held_reset(pb_ctx *ctx);
 /* Returns the device memory that came into use since pb_ctx_open, as the driver counts it, in bytes. It includes what
  * libraries and graphs allocate for themselves. EUNSUPPORTED: the backend has no such count. */

@@ -179,7 +179,7 @@ class Rows:
     def __init__(self, path, note):
         self.columns = [c[1] for c in def_lines("bench/rows/columns.def", "COL")]
         self.metrics = {m[0]: m for m in def_lines("bench/rows/metrics.def", "METRIC")}
-        self.version = re.search(r'PB_BENCH_VERSION "(.*)"', (ROOT / "bench/rows/rows.h").read_text()).group(1)
+        self.version = re.search(r'PB_BENCH_VERSION "(.*)"', (ROOT / "bench/rows/row.h").read_text()).group(1)
         self.note, self.bad, self.path = note, 0, path
         if not path:
             self.write_header(sys.stdout)

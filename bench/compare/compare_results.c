@@ -1,0 +1,174 @@
+/* compare_results.c - reads both sides of a comparison, calls the rule, and prints the result. */
+#include "bench/compare/compare_results.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/compare/baseline.h"
+#include "bench/compare/compare_render.h"
+
+enum { MAX_SUITES = 32 };
+
+/* The base or the candidate: a file and its series. */
+typedef struct side {
+    pb_table t;
+    pb_series_set set;
+} side;
+
+static void close_side(side *s)
+{
+    pb_series_free(&s->set);
+    pb_table_free(&s->t);
+}
+
+static pb_status open_side(const char *path, side *out)
+{
+    PB_TRY(pb_table_read(path, &out->t));
+    if (!out->t.n) {
+        pb_table_free(&out->t);
+        return pb_fail(PB_EINVAL, "%s: has a header but no rows", path);
+    }
+    pb_status s = pb_series_make(&out->t, &out->set);
+    if (s != PB_OK) pb_table_free(&out->t);
+    return s;
+}
+
+/* ---- showing ----------------------------------------------------------------------------------- */
+
+/* Prints the tables as Markdown, then the notes as preformatted text. */
+static pb_status markdown(const pb_comparison *c, FILE *out)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *notes = open_memstream(&text, &n);
+    if (!notes) return pb_fail(PB_ENOMEM, "compare: out of memory");
+    if (c->base) pb_compare_notes(c, notes);
+    pb_status s = fclose(notes) == 0 ? pb_compare_markdown(c, out) : pb_fail(PB_ENOMEM, "compare: out of memory");
+    if (s == PB_OK && n) fprintf(out, "\n```\n%s```\n", text);
+    free(text);
+    return s;
+}
+
+/* Every comparison is printed here, in the format that the user asked for. */
+pb_status pb_compare_show(pb_comparison *c, const pb_compare_opts *o, FILE *out)
+{
+    c->mismatch = o->allow_mismatch;
+    c->all = o->all;
+    c->explain = o->explain && !c->notes; /* a comparison of pairs has explained its verdicts in c->notes */
+    switch (pb_format_of(o->format)) {
+    case PB_FORMAT_MARKDOWN: return markdown(c, out);
+    case PB_FORMAT_JUNIT: return pb_compare_junit(c, out);
+    default: return pb_compare_text(c, out);
+    }
+}
+
+pb_exit pb_compare_exit(const int n[PB_NVERDICTS], const pb_compare_opts *o)
+{
+    const bool judged = n[PB_VERDICT_REGRESSED] || n[PB_VERDICT_IMPROVED] || n[PB_VERDICT_SAME];
+    const bool open = o->strict && (n[PB_VERDICT_SUSPECT] || n[PB_VERDICT_INCONCLUSIVE]);
+    pb_exit e = open || (o->need_verdict && !judged) ? PB_EXIT_INCONCLUSIVE : PB_EXIT_OK;
+    if (n[PB_VERDICT_REGRESSED]) e = pb_worse_exit(e, PB_EXIT_REGRESSION);
+    if (n[PB_VERDICT_FAILED] || n[PB_VERDICT_MISSING] || n[PB_VERDICT_INCOMPARABLE])
+        e = pb_worse_exit(e, PB_EXIT_INCOMPARABLE);
+    return e;
+}
+
+/* ---- the two kinds of comparison --------------------------------------------------------------- */
+
+static pb_status compare_sides(const side *b, const side *c, const pb_compare_opts *o, FILE *out, pb_exit *e)
+{
+    pb_gates gates;
+    pb_verdicts vs = {0};
+    PB_TRY(pb_baseline_gates(o->baselines, o->gates, &gates));
+    pb_status s = pb_judge(&b->set, &c->set, &gates, NULL, &(pb_judge_opts){o->allow_mismatch, o->subset}, &vs);
+    if (s == PB_OK) s = pb_verdicts_decide(&vs);
+    if (s == PB_OK) {
+        *e = pb_compare_exit(vs.count, o);
+        pb_verdicts_sort(&vs);
+        s = pb_compare_show(&(pb_comparison){.vs = &vs,
+                                             .base = &b->set,
+                                             .cand = &c->set,
+                                             .base_name = b->t.path,
+                                             .cand_name = c->t.path,
+                                             .exit = *e},
+                            o, out);
+    }
+    pb_verdicts_free(&vs);
+    return s;
+}
+
+pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_opts *o, FILE *out)
+{
+    side b, c;
+    pb_exit e = PB_EXIT_OK;
+    pb_status s = open_side(base, &b);
+    if (s != PB_OK) return pb_file_exit(s);
+    s = open_side(cand, &c);
+    if (s == PB_OK) {
+        s = compare_sides(&b, &c, o, out, &e);
+        close_side(&c);
+    }
+    close_side(&b);
+    return s == PB_OK ? e : pb_file_exit(s);
+}
+
+/* A run and the baselines of its suites. All files are read and compared before the first line is printed. */
+typedef struct against {
+    side run, base[MAX_SUITES]; /* stay open until the output is printed, because the verdicts point into them */
+    int nbase, nmissing;
+    char missing[MAX_SUITES][PB_PATH_TEXT]; /* paths of baselines that do not exist */
+    pb_gates gates;
+    pb_verdicts vs;
+} against;
+
+static pb_status judge_suite(against *a, const char *suite, const pb_compare_opts *o)
+{
+    char path[PB_PATH_TEXT];
+    PB_TRY(pb_baseline_path(pb_baseline_folder(o->baselines), a->run.t.rows[0].machine_id, suite, path, sizeof path));
+    if (access(path, F_OK) != 0) {
+        memcpy(a->missing[a->nmissing++], path, sizeof path);
+        return PB_OK;
+    }
+    side *b = &a->base[a->nbase];
+    PB_TRY(open_side(path, b));
+    a->nbase++;
+    return pb_judge(&b->set, &a->run.set, &a->gates, suite, &(pb_judge_opts){o->allow_mismatch, o->subset}, &a->vs);
+}
+
+static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_exit *e)
+{
+    char suites[MAX_SUITES][PB_AXIS_TEXT];
+    int n = pb_baseline_suites(&a->run.set, suites, MAX_SUITES);
+    PB_TRY(pb_baseline_gates(o->baselines, o->gates, &a->gates));
+    for (int i = 0; i < n; i++) PB_TRY(judge_suite(a, suites[i], o));
+    PB_TRY(pb_verdicts_decide(&a->vs));
+    bool lacking = o->require_baseline && (a->nmissing || !n);
+    *e = pb_worse_exit(pb_compare_exit(a->vs.count, o), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
+    pb_verdicts_sort(&a->vs);
+    return pb_compare_show(&(pb_comparison){.vs = &a->vs,
+                                            .base = a->nbase ? &a->base[0].set : NULL,
+                                            .cand = &a->run.set,
+                                            .base_name = a->nbase ? a->base[0].t.path : "",
+                                            .cand_name = a->run.t.path,
+                                            .missing = a->missing,
+                                            .nmissing = a->nmissing,
+                                            .lacking = lacking,
+                                            .exit = *e},
+                           o, out);
+}
+
+pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out)
+{
+    against *a = calloc(1, sizeof *a);
+    pb_exit e = PB_EXIT_OK;
+    pb_status s = a ? open_side(run, &a->run) : pb_fail(PB_ENOMEM, "compare: out of memory");
+    if (s == PB_OK) {
+        s = judge_run(a, o, out, &e);
+        close_side(&a->run);
+    }
+    for (int i = 0; a && i < a->nbase; i++) close_side(&a->base[i]);
+    if (a) pb_verdicts_free(&a->vs);
+    free(a);
+    return s == PB_OK ? e : pb_file_exit(s);
+}
