@@ -34,6 +34,7 @@ static pb_compare_opts compare_opts(const pb_options *o)
 {
     return (pb_compare_opts){.gates = o->gates,
                              .baselines = o->baseline,
+                             .machine = o->machine,
                              .strict = o->strict,
                              .need_verdict = o->bisect,
                              .allow_mismatch = o->allow_mismatch,
@@ -87,6 +88,7 @@ pb_exit pb_cmd_baseline(const pb_options *o)
     const pb_baseline_opts opts = {.baselines = o->baseline,
                                    .runs = o->runs,
                                    .gates = o->gates,
+                                   .machine = o->machine,
                                    .reason = o->reason,
                                    .sessions = (int)o->sessions,
                                    .accept_regression = o->accept_regression};

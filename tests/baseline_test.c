@@ -227,6 +227,35 @@ static void update(const char *run, const pb_baseline_opts *o, pb_exit want, con
     free(c.text);
 }
 
+static void a_session_keeps_the_host_that_measured_it(void **state)
+{
+    char folder[64], file[128];
+    pb_table t;
+    pb_series_set set;
+    (void)state;
+    make_folder(folder);
+    pb_baseline_opts o = options_of(folder, 3);
+    snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
+    update(make_run(folder, 1, 0.1, 1, PB_BENCH_VERSION), &o, 0, "1 session,"); /* a file without the column */
+    o.machine = "lab";
+    update(make_run(folder, 2, 0.2, 1, PB_BENCH_VERSION), &o, 0, "2 sessions,");
+    CHECK_OK(pb_table_read(file, &t));
+    CHECK_OK(pb_series_make(&t, &set));
+    const pb_series *s = pb_series_find(&set, "backward/step?batch=1", "backward_time");
+    assert_int_equal(s->sessions, 2);
+    assert_false(s->mixed);
+    assert_string_equal(s->host, "");
+    assert_string_equal(s->session[0].host, "");
+    assert_string_equal(s->session[1].host, "lab/");
+    assert_true(s->session[1].value == 0.2);
+    pb_series_free(&set);
+    pb_table_free(&t);
+    o.machine = "other"; /* the sessions of the file are not a run, but name the machine */
+    assert_int_equal(pb_baseline_update(file, &o, stderr), 2);
+    assert_non_null(strstr(pb_error(), "was measured on the machine lab"));
+    remove_folder(folder);
+}
+
 static void updates_keep_the_last_sessions(void **state)
 {
     char folder[64], file[128];
@@ -407,6 +436,7 @@ int main(void)
         cmocka_unit_test(what_nothing_reads_is_not_stored),
         cmocka_unit_test(incomplete_runs_are_refused),
         cmocka_unit_test(names_cannot_lead_out_of_the_folder),
+        cmocka_unit_test(a_session_keeps_the_host_that_measured_it),
         cmocka_unit_test(updates_keep_the_last_sessions),
         cmocka_unit_test(a_regression_is_stored_only_if_accepted),
         cmocka_unit_test(fewer_than_ten_sessions_refuse_no_value),

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bench/compare/verdict.h"
+#include "bench/machine/host_identity.h"
 #include "bench/rows/metric.h"
 #include "bench/rows/rows.h"
 #include "bench/rows/write_csv.h"
@@ -100,7 +101,8 @@ static pb_row row_of(const pb_series *s, const char *run_id, const char *reason)
                     .value = rounded(s->median),
                     .samples = 0,
                     .status = s->status,
-                    .note = pb_baseline_derived(s->key) ? s->note : reason};
+                    .note = pb_baseline_derived(s->key) ? s->note : reason,
+                    .host = s->host};
 }
 
 static int file_order(const void *a, const void *b)
@@ -364,6 +366,7 @@ static pb_exit baseline(const char *run, const pb_baseline_opts *o, bool update,
     s->lock = -1;
     pb_status st = run ? PB_OK : pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest);
     if (st == PB_OK) st = pb_table_read(run ? run : newest, &s->run);
+    if (st == PB_OK && o->machine) st = pb_host_name_rows(&s->run, o->machine);
     if (st == PB_OK) st = pb_series_make(&s->run, &s->set);
     if (st == PB_OK) st = store(s, out);
     pb_exit e = st == PB_EINVAL ? s->refused : pb_file_exit(st);

@@ -28,6 +28,7 @@ typedef struct pb_baseline_opts {
     const char *baselines;  /* folder of the baselines; NULL: "baselines" */
     const char *runs;       /* folder in which the newest run is looked up; NULL: "runs" */
     const char *gates;      /* path; NULL: gates.csv in `baselines` */
+    const char *machine;    /* name of the machine that measured the run, if the run names none; NULL: none */
     const char *reason;     /* becomes the note of the stored rows; NULL: none */
     int sessions;           /* sessions that an update keeps; 0: PB_BASELINE_SESSIONS */
     bool accept_regression; /* store also what is REGRESSED or MISSING; needs a reason */

@@ -7,6 +7,7 @@
 
 #include "bench/compare/baseline.h"
 #include "bench/compare/compare_render.h"
+#include "bench/machine/host_identity.h"
 
 enum { MAX_SUITES = 32 };
 
@@ -22,14 +23,13 @@ static void close_side(side *s)
     pb_table_free(&s->t);
 }
 
-static pb_status open_side(const char *path, side *out)
+/* Reads one side. machine: the name of the machine for rows that have none; NULL: no name. */
+static pb_status open_side(const char *path, const char *machine, side *out)
 {
     PB_TRY(pb_table_read(path, &out->t));
-    if (!out->t.n) {
-        pb_table_free(&out->t);
-        return pb_fail(PB_EINVAL, "%s: has a header but no rows", path);
-    }
-    pb_status s = pb_series_make(&out->t, &out->set);
+    pb_status s = out->t.n ? PB_OK : pb_fail(PB_EINVAL, "%s: has a header but no rows", path);
+    if (s == PB_OK && machine) s = pb_host_name_rows(&out->t, machine);
+    if (s == PB_OK) s = pb_series_make(&out->t, &out->set);
     if (s != PB_OK) pb_table_free(&out->t);
     return s;
 }
@@ -102,9 +102,9 @@ pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_op
 {
     side b, c;
     pb_exit e = PB_EXIT_OK;
-    pb_status s = open_side(base, &b);
+    pb_status s = open_side(base, o->machine, &b);
     if (s != PB_OK) return pb_file_exit(s);
-    s = open_side(cand, &c);
+    s = open_side(cand, o->machine, &c);
     if (s == PB_OK) {
         s = compare_sides(&b, &c, o, out, &e);
         close_side(&c);
@@ -131,7 +131,7 @@ static pb_status judge_suite(against *a, const char *suite, const pb_compare_opt
         return PB_OK;
     }
     side *b = &a->base[a->nbase];
-    PB_TRY(open_side(path, b));
+    PB_TRY(open_side(path, NULL, b));
     a->nbase++;
     return pb_judge(&b->set, &a->run.set, &a->gates, suite, &(pb_judge_opts){o->allow_mismatch, o->subset}, &a->vs);
 }
@@ -162,7 +162,7 @@ pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out
 {
     against *a = calloc(1, sizeof *a);
     pb_exit e = PB_EXIT_OK;
-    pb_status s = a ? open_side(run, &a->run) : pb_fail(PB_ENOMEM, "compare: out of memory");
+    pb_status s = a ? open_side(run, o->machine, &a->run) : pb_fail(PB_ENOMEM, "compare: out of memory");
     if (s == PB_OK) {
         s = judge_run(a, o, out, &e);
         close_side(&a->run);

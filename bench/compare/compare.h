@@ -12,6 +12,8 @@
 typedef struct pb_compare_opts {
     const char *gates;     /* path; NULL: gates.csv in `baselines` */
     const char *baselines; /* folder of the baselines; NULL: "baselines" */
+    const char *machine;   /* name of the machine that measured the results that name none (host_identity.h); NULL:
+                              none. A stored baseline keeps its names */
     bool strict;           /* a SUSPECT or INCONCLUSIVE row gives PB_EXIT_INCONCLUSIVE */
     bool need_verdict;     /* PB_EXIT_INCONCLUSIVE also if no gating row is REGRESSED, IMPROVED or SAME */
     bool allow_mismatch;   /* compare rows of different machines */

@@ -132,7 +132,8 @@ pb_status pb_emit(pb_emitter *e, const pb_case *c, const char *metric, double va
                       .value = value,
                       .samples = samples,
                       .status = status,
-                      .note = text};
+                      .note = text,
+                      .host = e->host};
     PB_TRY(pb_page_open(&p));
     pb_csv_row(p.f, &r);
     pb_status st = pb_page_append(&p, e->results, "results.csv");

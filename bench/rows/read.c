@@ -77,16 +77,6 @@ static void header_field(reader *r, const char *text)
     if (found == IGNORED) r->t->ignored++;
 }
 
-static void header_end(reader *r)
-{
-    for (int c = 0; c < NCOLUMNS; c++) {
-        bool found = false;
-        for (int i = 0; i < r->nfields; i++) found |= r->column[i] == c;
-        if (!found) fail(r, PB_EINVAL, "the header lacks the column ", columns[c].name);
-    }
-    r->header_done = true;
-}
-
 static void set_text(reader *r, int c, char *text, size_t n)
 {
     bool is_note = columns[c].offset == offsetof(pb_row, note);
@@ -99,6 +89,18 @@ static void set_text(reader *r, int c, char *text, size_t n)
         if (!r->last[c]) fail(r, PB_ENOMEM, "out of memory", "");
     }
     memcpy((char *)&r->row + columns[c].offset, &r->last[c], sizeof r->last[c]);
+}
+
+static void header_end(reader *r)
+{
+    for (int c = 0; c < NCOLUMNS; c++) {
+        bool found = false;
+        for (int i = 0; i < r->nfields; i++) found |= r->column[i] == c;
+        if (found) continue;
+        if (pb_added_column(columns[c].name)) set_text(r, c, (char[1]){0}, 0); /* the fields of all rows */
+        else fail(r, PB_EINVAL, "the header lacks the column ", columns[c].name);
+    }
+    r->header_done = true;
 }
 
 static void set_integer(reader *r, int c, const char *text)

@@ -1,4 +1,4 @@
-/* renames.c - looks names of bench_version 1 up in renames.def. */
+/* renames.c - looks names of older files up in renames.def. */
 #include "bench/rows/renames.h"
 
 #include <stdio.h>
@@ -12,6 +12,10 @@ static const renamed columns[] = {
 #define RENAMED_COLUMN(was, is) {#was, #is},
 #include "bench/rows/renames.def"
     {0},
+};
+static const char *const added[] = {
+#define ADDED_COLUMN(name) #name,
+#include "bench/rows/renames.def"
 };
 static const renamed metrics[] = {
 #define RENAMED_METRIC(was, is) {#was, #is},
@@ -39,6 +43,13 @@ static const char *present(const renamed *table, const char *name)
 const char *pb_renamed_column(const char *name) { return present(columns, name); }
 const char *pb_renamed_metric(const char *name) { return present(metrics, name); }
 const char *pb_renamed_axis(const char *name) { return present(axes, name); }
+
+bool pb_added_column(const char *name)
+{
+    for (size_t i = 0; i < sizeof added / sizeof *added; i++)
+        if (strcmp(added[i], name) == 0) return true;
+    return false;
+}
 
 /* True if the key begins with `beginning`, and a component of the key ends there: a component ends with '/' or '-', or
  * before '?', or at the end of the key. */

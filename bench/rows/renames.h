@@ -10,6 +10,8 @@
 const char *pb_renamed_column(const char *name);
 const char *pb_renamed_metric(const char *name);
 const char *pb_renamed_axis(const char *name);
+/* True if files may lack this column of results.csv, because it was added without a new bench_version. */
+bool pb_added_column(const char *name);
 /* Writes the current form of a key of version 1, with its axes sorted anew. EINVAL: not a key, or it becomes too
  * long. */
 pb_status pb_renamed_key(const char *key, char out[PB_KEY_TEXT]);

@@ -96,6 +96,7 @@ static pb_series join(const pb_row *const *row, size_t n, figures f)
                    .unit = r->unit,
                    .better = r->better,
                    .machine_id = r->machine_id,
+                   .host = r->host,
                    .bench_version = r->bench_version,
                    .run_id = row[0]->run_id,
                    .status = r->status,
@@ -111,7 +112,7 @@ static pb_series join(const pb_row *const *row, size_t n, figures f)
         s.throttled += left_out;
         if (!left_out) count(&s, row[i], r, f, &mine, &figures_n);
         if (!mine || (i + 1 < n && row[i + 1]->run_id == row[i]->run_id)) continue;
-        f.session[s.sessions++] = (pb_session){row[i]->run_id, pb_median(f.value, mine)};
+        f.session[s.sessions++] = (pb_session){row[i]->run_id, pb_median(f.value, mine), row[i]->host};
         mine = 0;
     }
     refute(&s, row, n);

@@ -14,13 +14,14 @@ enum { PB_ENOUGH_PROCESSES = 3 };
 typedef struct pb_session {
     const char *run_id;
     double value;
+    const char *host; /* of the session's first row: who measured it (bench/machine/host_identity.h) */
 } pb_session;
 
 /* All rows of one key and metric. The strings belong to the table, `session` to the pb_series_set. Rows with status
  * throttled are used only if all rows are throttled. */
 typedef struct pb_series {
     const char *key, *metric, *unit, *better;
-    const char *machine_id, *bench_version, *run_id; /* of its first row */
+    const char *machine_id, *host, *bench_version, *run_id; /* of its first row */
     pb_row_status status;      /* the most severe of its processes; of a stored baseline, the newest session's.
                                   PB_ROW_THROTTLED: all rows are throttled */
     const char *note;          /* of the row that has this status */
