@@ -51,7 +51,8 @@ typedef struct pb_baseline_opts {
  * before the first file is written. */
 pb_exit pb_baseline_save(const char *run, const pb_baseline_opts *o, FILE *out);
 pb_exit pb_baseline_update(const char *run, const pb_baseline_opts *o, FILE *out);
-/* Prints a line per stored baseline, and a line per session if it has several. machine_id NULL: of all machines. */
+/* Prints a line per file of kept sessions (kept_sessions.h) and per stored baseline, and a line per session if it has
+ * several. machine_id NULL: of all machines. */
 pb_exit pb_baseline_show(const char *machine_id, const pb_baseline_opts *o, FILE *out);
 
 static inline const char *pb_baseline_folder(const char *baselines) { return baselines ? baselines : "baselines"; }

@@ -7,6 +7,7 @@
 
 #include "bench/compare/baseline.h"
 #include "bench/compare/compare_render.h"
+#include "bench/compare/kept_sessions.h"
 #include "bench/machine/host_identity.h"
 
 enum { MAX_SUITES = 32 };
@@ -23,13 +24,20 @@ static void close_side(side *s)
     pb_table_free(&s->t);
 }
 
-/* Reads one side. machine: the name of the machine for rows that have none; NULL: no name. */
+/* Reads rows. machine: the name of the machine for rows that have none; NULL: no name. */
+static pb_status read_rows(const char *path, const char *machine, pb_table *out)
+{
+    PB_TRY(pb_table_read(path, out));
+    pb_status s = out->n ? PB_OK : pb_fail(PB_EINVAL, "%s: has a header but no rows", path);
+    if (s == PB_OK && machine) s = pb_host_name_rows(out, machine);
+    if (s != PB_OK) pb_table_free(out);
+    return s;
+}
+
 static pb_status open_side(const char *path, const char *machine, side *out)
 {
-    PB_TRY(pb_table_read(path, &out->t));
-    pb_status s = out->t.n ? PB_OK : pb_fail(PB_EINVAL, "%s: has a header but no rows", path);
-    if (s == PB_OK && machine) s = pb_host_name_rows(&out->t, machine);
-    if (s == PB_OK) s = pb_series_make(&out->t, &out->set);
+    PB_TRY(read_rows(path, machine, &out->t));
+    const pb_status s = pb_series_make(&out->t, &out->set);
     if (s != PB_OK) pb_table_free(&out->t);
     return s;
 }
@@ -117,7 +125,8 @@ pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_op
 typedef struct against {
     side run, base[MAX_SUITES]; /* stay open until the output is printed, because the verdicts point into them */
     int nbase, nmissing;
-    char missing[MAX_SUITES][PB_PATH_TEXT]; /* paths of baselines that do not exist */
+    bool lacking;                           /* a suite has no baseline, although it may have kept sessions */
+    char missing[MAX_SUITES][PB_PATH_TEXT]; /* paths of baselines that do not exist, of suites without any session */
     pb_gates gates;
     pb_verdicts vs;
 } against;
@@ -126,13 +135,18 @@ static pb_status judge_suite(against *a, const char *suite, const pb_compare_opt
 {
     char path[PB_PATH_TEXT];
     PB_TRY(pb_baseline_path(pb_baseline_folder(o->baselines), a->run.t.rows[0].machine_id, suite, path, sizeof path));
-    if (access(path, F_OK) != 0) {
+    side *b = &a->base[a->nbase];
+    if (access(path, F_OK) == 0) PB_TRY(read_rows(path, NULL, &b->t));
+    else a->lacking = true;
+    if (pb_kept_join(&b->t, &a->run.t, &a->run.set, suite) != PB_OK)
+        fprintf(stderr, "bench: warning: kept sessions are not used: %s\n", pb_error());
+    if (!b->t.n) {
+        pb_table_free(&b->t);
         memcpy(a->missing[a->nmissing++], path, sizeof path);
         return PB_OK;
     }
-    side *b = &a->base[a->nbase];
-    PB_TRY(open_side(path, NULL, b));
     a->nbase++;
+    PB_TRY(pb_series_make(&b->t, &b->set));
     return pb_judge(&b->set, &a->run.set, &a->gates, suite, &(pb_judge_opts){o->allow_mismatch, o->subset}, &a->vs);
 }
 
@@ -143,7 +157,7 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_e
     PB_TRY(pb_baseline_gates(o->baselines, o->gates, &a->gates));
     for (int i = 0; i < n; i++) PB_TRY(judge_suite(a, suites[i], o));
     PB_TRY(pb_verdicts_decide(&a->vs));
-    bool lacking = o->require_baseline && (a->nmissing || !n);
+    bool lacking = o->require_baseline && (a->lacking || !n);
     *e = pb_worse_exit(pb_compare_exit(a->vs.count, o), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
     pb_verdicts_sort(&a->vs);
     return pb_compare_show(&(pb_comparison){.vs = &a->vs,

@@ -85,16 +85,16 @@ pb_status pb_session_check(const pb_table *t, const pb_series_set *set)
     for (const pb_row *r = first; r < first + t->n; r++)
         if (r->run_id != first->run_id || r->machine_id != first->machine_id ||
             r->bench_version != first->bench_version)
-            return pb_fail(PB_EINVAL, "%s: cannot become a baseline: it has rows of several runs, machines or versions",
+            return pb_fail(PB_EINVAL, "%s: cannot become a session: it has rows of several runs, machines or versions",
                            t->path);
     for (size_t i = 0; i < set->n; i++) {
         const pb_series *s = &set->s[i];
         if (pb_key_of(s->key, "requirement")) continue;
         if (!pb_series_ok(s) && s->status != PB_ROW_UNSUPPORTED)
-            return pb_fail(PB_EINVAL, "%s: cannot become a baseline: %s %s is %s", t->path, s->key, s->metric,
+            return pb_fail(PB_EINVAL, "%s: cannot become a session: %s %s is %s", t->path, s->key, s->metric,
                            pb_row_status_name(s->status));
         if (pb_series_ok(s) && s->processes < PB_ENOUGH_PROCESSES)
-            return pb_fail(PB_EINVAL, "%s: cannot become a baseline: %s has %d of the %d processes needed", t->path,
+            return pb_fail(PB_EINVAL, "%s: cannot become a session: %s has %d of the %d processes needed", t->path,
                            s->key, s->processes, PB_ENOUGH_PROCESSES);
     }
     if (pb_stored(first->run_id))
