@@ -92,7 +92,7 @@ pb_exit pb_cmd_baseline(const pb_options *o)
                                    .machine = o->machine,
                                    .reason = o->reason,
                                    .sessions = (int)o->sessions,
-                                   .accept_regression = o->accept_regression};
+                                   .subset = o->subset || o->accept_regression};
     const struct {
         const char *word;
         pb_exit (*run)(const char *argument, const pb_baseline_opts *o, FILE *out);

@@ -180,7 +180,7 @@ static void a_comparison_uses_kept_sessions(void **state)
     assert_int_equal(against_baseline(made(3, 0.1), o, folder, "same=1"), 0);
     assert_int_equal(against_baseline(made(3, 0.1), require, folder, "same=1"), 4);
     assert_int_equal(against_baseline(made(2, 0.1), o, folder, "note: 1 of the sessions was kept"), 0); /* itself */
-    /* What the candidate lacks is judged by the stored sessions alone. */
+    /* Missing rows are judged by the stored sessions alone. */
     assert_int_equal(against_baseline(run_file("base"), o, folder, "missing=0 incomparable=0 failed=0 new=2"), 0);
     const pb_baseline_opts save = {.baselines = folder, .reason = "why"};
     capture c;

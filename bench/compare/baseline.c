@@ -11,7 +11,7 @@
 #include "bench/machine/host_identity.h"
 #include "os/file.h"
 
-enum { MAX_SUITES = 32 };
+enum { MAX_SUITES = 32, VERDICTS = 256 };
 
 static const char *folder_of(const pb_baseline_opts *o) { return pb_baseline_folder(o->baselines); }
 
@@ -75,7 +75,8 @@ typedef struct target {
     pb_series_set set; /* the series of `old` */
     pb_row *rows;      /* [n]: rows of the new file */
     size_t n;
-    int sessions, dropped; /* sessions in the new file; old sessions that are dropped */
+    int sessions, dropped;   /* sessions in the new file; old sessions that are dropped */
+    char verdicts[VERDICTS]; /* of the run against the old sessions; "": no old session, or no row gates */
 } target;
 
 typedef struct storing {
@@ -107,23 +108,26 @@ static pb_status refuse(storing *s, const target *t, const pb_verdicts *vs)
         return pb_fail(PB_EINVAL,
                        "%s: %s %s cannot be compared with the stored sessions: %s; `bench baseline save` replaces them",
                        t->path, bad->cand->key, bad->cand->metric, bad->why);
-    if (s->o->accept_regression) return PB_OK;
-    if ((bad = first_of(vs, PB_VERDICT_REGRESSED))) {
-        s->refused = PB_EXIT_REGRESSION;
-        return pb_fail(
-            PB_EINVAL,
-            "%s: not stored: %d row%s REGRESSED, such as %s of %s (%.3g %% worse); --accept-regression stores the run",
-            t->path, n[PB_VERDICT_REGRESSED], n[PB_VERDICT_REGRESSED] == 1 ? " is" : "s are", bad->cand->metric,
-            bad->cand->key, 100 * (bad->worse - 1));
-    }
-    if (s->update && (bad = first_of(vs, PB_VERDICT_MISSING))) {
+    if (!s->update || s->o->subset) return PB_OK;
+    if ((bad = first_of(vs, PB_VERDICT_MISSING))) {
         s->refused = PB_EXIT_INCOMPARABLE;
         return pb_fail(
             PB_EINVAL,
-            "%s: not stored: the run lacks %d gating row%s, such as %s of %s; --accept-regression stores the run",
-            t->path, n[PB_VERDICT_MISSING], n[PB_VERDICT_MISSING] == 1 ? "" : "s", bad->base->metric, bad->base->key);
+            "%s: not stored: the run lacks %d gating row%s, such as %s of %s; --subset stores it nevertheless", t->path,
+            n[PB_VERDICT_MISSING], n[PB_VERDICT_MISSING] == 1 ? "" : "s", bad->base->metric, bad->base->key);
     }
     return PB_OK;
+}
+
+/* Writes how many gating rows have which verdict, such as "1 REGRESSED, 2 SAME". */
+static void count_verdicts(const pb_verdicts *vs, char out[VERDICTS])
+{
+    size_t used = 0;
+    *out = 0;
+    for (int id = 0; id < PB_NVERDICTS && used < VERDICTS; id++)
+        if (vs->count[id])
+            used += (size_t)snprintf(out + used, VERDICTS - used, "%s%d %s", used ? ", " : "", vs->count[id],
+                                     pb_verdict_names[id]);
 }
 
 static pb_status compare_with_stored(storing *s, target *t)
@@ -132,6 +136,7 @@ static pb_status compare_with_stored(storing *s, target *t)
     pb_status st = pb_judge(&t->set, &s->set, &s->gates, t->suite, &(pb_judge_opts){false, false}, &vs);
     if (st == PB_OK) st = pb_verdicts_decide(&vs);
     if (st == PB_OK) st = refuse(s, t, &vs);
+    if (st == PB_OK) count_verdicts(&vs, t->verdicts);
     pb_verdicts_free(&vs);
     return st;
 }
@@ -223,6 +228,7 @@ static pb_status store(storing *s, FILE *out)
         fprintf(out, "saved %s: %zu rows, %d session%s", t->path, t->n, t->sessions, t->sessions == 1 ? "" : "s");
         if (t->dropped) fprintf(out, " (%d older dropped)", t->dropped);
         fprintf(out, ", the newest from %s\n", s->run.path);
+        if (*t->verdicts) fprintf(out, "against the sessions before: %s\n", t->verdicts);
     }
     return PB_OK;
 }
@@ -243,9 +249,8 @@ static void close_storing(storing *s)
 static pb_exit baseline(const char *run, const pb_baseline_opts *o, bool update, FILE *out)
 {
     char newest[PB_PATH_TEXT];
-    if ((update || o->accept_regression) && (!o->reason || !*o->reason))
-        return pb_file_exit(
-            pb_fail(PB_EINVAL, "baseline %s: a reason is required: --reason TEXT", update ? "update" : "save"));
+    if (update && (!o->reason || !*o->reason))
+        return pb_file_exit(pb_fail(PB_EINVAL, "baseline update: a reason is required: --reason TEXT"));
     storing *s = calloc(1, sizeof *s);
     if (!s) return pb_file_exit(pb_fail(PB_ENOMEM, "baseline: out of memory"));
     s->o = o;

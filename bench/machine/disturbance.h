@@ -19,7 +19,7 @@
 #define PB_DISTURBANCE_LOAD    0.2
 #define PB_DISTURBANCE_STEAL   0.01
 
-/* What the parent of a measuring process knows at one time. */
+/* The readings of the parent of a measuring process at one time. */
 typedef struct pb_cpu_use {
     double seconds;     /* a monotonic clock */
     double own_total_s; /* CPU seconds of this process and of its children that have ended */
