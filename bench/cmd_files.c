@@ -37,6 +37,7 @@ static pb_compare_opts compare_opts(const pb_options *o)
     return (pb_compare_opts){.gates = o->gates,
                              .baselines = o->baseline,
                              .machine = o->machine,
+                             .confirmed = o->confirmed,
                              .strict = o->strict,
                              .need_verdict = o->bisect,
                              .allow_mismatch = o->allow_mismatch,

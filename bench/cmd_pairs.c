@@ -379,7 +379,10 @@ static pb_exit compare_with_itself(const pb_options *o, pb_pair_plan *p)
 /* Measures both executables in pairs, or resumes such a comparison. */
 static pb_exit process_pairs(const pb_options *o, pb_pair_plan *p)
 {
-    const char *other = o->require_baseline ? "--require-baseline" : o->subset ? "--subset" : NULL;
+    const char *other = o->require_baseline ? "--require-baseline"
+                        : o->subset         ? "--subset"
+                        : o->confirmed      ? "--confirmed"
+                                            : NULL;
     if (other) return refuse("%s applies only to stored results, not to executables", other);
     if (o->resume && (o->args.n || o->self)) return refuse("--resume takes no BASE and CAND, and no %s", "--self");
     /* Passed on in the environment, because an older executable does not know the option. */

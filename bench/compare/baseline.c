@@ -99,29 +99,35 @@ typedef struct storing {
     int lock;        /* descriptor that holds the lock on the baselines' folder; -1: not locked */
 } storing;
 
-static const pb_verdict *first_of(const pb_verdicts *vs, pb_verdict_id id)
+/* The first row with this verdict that gates or counts; *n: the number of such rows. NULL: none. */
+static const pb_verdict *first_of(const pb_verdicts *vs, pb_verdict_id id, int *n)
 {
-    for (size_t i = 0; i < vs->n; i++)
-        if (vs->v[i].counts && vs->v[i].id == id) return &vs->v[i];
-    return NULL;
+    const pb_verdict *first = NULL;
+    *n = 0;
+    for (size_t i = 0; i < vs->n; i++) {
+        const pb_verdict *v = &vs->v[i];
+        if (v->id != id || !(v->counts || v->gate->gating)) continue;
+        if (!(*n)++) first = v;
+    }
+    return first;
 }
 
 /* Fails if the verdicts forbid storing the run; see baseline.h. */
 static pb_status refuse(storing *s, const target *t, const pb_verdicts *vs)
 {
-    const int *n = vs->count;
-    const pb_verdict *bad = first_of(vs, PB_VERDICT_INCOMPARABLE);
+    int n;
+    const pb_verdict *bad = first_of(vs, PB_VERDICT_INCOMPARABLE, &n);
     if (s->update && bad)
         return pb_fail(PB_EINVAL,
                        "%s: %s %s cannot be compared with the stored sessions: %s; `bench baseline save` replaces them",
                        t->path, bad->cand->key, bad->cand->metric, bad->why);
     if (!s->update || s->o->subset) return PB_OK;
-    if ((bad = first_of(vs, PB_VERDICT_MISSING))) {
+    if ((bad = first_of(vs, PB_VERDICT_MISSING, &n))) {
         s->refused = PB_EXIT_INCOMPARABLE;
         return pb_fail(
             PB_EINVAL,
             "%s: not stored: the run lacks %d gating row%s, such as %s of %s; --subset stores it nevertheless", t->path,
-            n[PB_VERDICT_MISSING], n[PB_VERDICT_MISSING] == 1 ? "" : "s", bad->base->metric, bad->base->key);
+            n, n == 1 ? "" : "s", bad->base->metric, bad->base->key);
     }
     return PB_OK;
 }

@@ -14,9 +14,8 @@
  * Rows are sorted by session, oldest first (a run_id begins with the time), then by key, then by metric. An update thus
  * adds lines at the end and removes lines at the top, and leaves all other lines unchanged.
  *
- * Why PB_BASELINE_SESSIONS is 20: a prediction bound (stored_rule.h) needs at least 10 sessions. With 20 gating rows
- * the bound is 5.0 standard deviations of a session for 10 sessions, 4.0 for 20 and 3.7 for 30. More sessions would
- * help little, and the oldest of them would no longer describe today's machine. */
+ * Why PB_BASELINE_SESSIONS is 20: the rule (stored_rule.h) gains little from more sessions than ten, and the oldest of
+ * many would no longer describe today's machine. */
 #ifndef PB_BASELINE_H
 #define PB_BASELINE_H
 #include <stdio.h>

@@ -9,6 +9,7 @@
 #include "bench/compare/compare_render.h"
 #include "bench/compare/exact.h"
 #include "bench/compare/kept_sessions.h"
+#include "bench/compare/soft_differences.h"
 #include "bench/machine/host_identity.h"
 
 enum { MAX_SUITES = 32 };
@@ -84,17 +85,46 @@ pb_exit pb_compare_exit(const int n[PB_NVERDICTS], const pb_compare_opts *o)
     return e;
 }
 
+/* Reads the rows of the candidate that were measured again; nothing if none were. EINVAL: they are those of the candidate
+ * itself, or of another machine or version. */
+static pb_status open_again(const side *cand, const pb_compare_opts *o, side *out)
+{
+    if (!o->confirmed) return PB_OK;
+    PB_TRY(open_side(o->confirmed, o->machine, out));
+    const pb_row *a = cand->t.rows, *b = out->t.rows;
+    const char *why = !strcmp(a->run_id, b->run_id)                ? "is the candidate itself"
+                      : strcmp(a->machine_id, b->machine_id) != 0  ? "was measured on another machine"
+                      : strcmp(a->host, b->host) != 0              ? "was measured on another host"
+                      : strcmp(a->bench_version, b->bench_version) ? "is of another bench_version"
+                                                                   : NULL;
+    if (!why) return PB_OK;
+    pb_fail(PB_EINVAL, "--confirmed %s: %s, so it cannot confirm a regression", out->t.path, why);
+    close_side(out);
+    *out = (side){0};
+    return PB_EINVAL;
+}
+
+static pb_judge_opts judging_of(const side *cand, const side *again, const pb_compare_opts *o)
+{
+    return (pb_judge_opts){.allow_mismatch = o->allow_mismatch,
+                           .subset = o->subset,
+                           .locked_clocks = pb_run_locked_clocks(cand->t.path),
+                           .confirmed = again->set.s ? &again->set : NULL};
+}
+
 /* ---- the two kinds of comparison --------------------------------------------------------------- */
 
-static pb_status compare_sides(const side *b, const side *c, const pb_compare_opts *o, FILE *out, pb_exit *e)
+static pb_status compare_sides(const side *b, const side *c, const side *again, const pb_compare_opts *o, FILE *out,
+                               pb_exit *e)
 {
+    const pb_judge_opts judging = judging_of(c, again, o);
     pb_gates gates;
     pb_verdicts vs = {0};
     pb_exact *exact;
     const char *notes = NULL;
     PB_TRY(pb_baseline_gates(o->baselines, o->gates, &gates));
     PB_TRY(pb_exact_open(o->baselines, &exact));
-    pb_status s = pb_judge(&b->set, &c->set, &gates, NULL, &(pb_judge_opts){o->allow_mismatch, o->subset}, &vs);
+    pb_status s = pb_judge(&b->set, &c->set, &gates, NULL, &judging, &vs);
     if (s == PB_OK) s = pb_verdicts_decide(&vs);
     if (s == PB_OK) s = pb_exact_two(exact, &b->set, b->t.path, &c->set, c->t.path, &vs);
     if (s == PB_OK) s = pb_exact_finish(exact, &notes);
@@ -118,13 +148,15 @@ static pb_status compare_sides(const side *b, const side *c, const pb_compare_op
 
 pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_opts *o, FILE *out)
 {
-    side b, c;
+    side b, c, again = {0};
     pb_exit e = PB_EXIT_OK;
     pb_status s = open_side(base, o->machine, &b);
     if (s != PB_OK) return pb_file_exit(s);
     s = open_side(cand, o->machine, &c);
     if (s == PB_OK) {
-        s = compare_sides(&b, &c, o, out, &e);
+        s = open_again(&c, o, &again);
+        if (s == PB_OK) s = compare_sides(&b, &c, &again, o, out, &e);
+        close_side(&again);
         close_side(&c);
     }
     close_side(&b);
@@ -133,7 +165,7 @@ pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_op
 
 /* A run and the baselines of its suites. All files are read and compared before the first line is printed. */
 typedef struct against {
-    side run, base[MAX_SUITES]; /* stay open until the output is printed, because the verdicts point into them */
+    side run, again, base[MAX_SUITES]; /* stay open until the output is printed, as the verdicts point into them */
     const pb_series_set *sessions[MAX_SUITES]; /* of each suite of the run; NULL: none are stored */
     int nbase, nmissing;
     bool lacking;                           /* a suite has no baseline, although it may have kept sessions */
@@ -157,10 +189,11 @@ static pb_status judge_suite(against *a, const char *suite, const pb_compare_opt
         memcpy(a->missing[a->nmissing++], path, sizeof path);
         return PB_OK;
     }
+    const pb_judge_opts judging = judging_of(&a->run, &a->again, o);
     a->nbase++;
     PB_TRY(pb_series_make(&b->t, &b->set));
     *sessions = &b->set;
-    return pb_judge(&b->set, &a->run.set, &a->gates, suite, &(pb_judge_opts){o->allow_mismatch, o->subset}, &a->vs);
+    return pb_judge(&b->set, &a->run.set, &a->gates, suite, &judging, &a->vs);
 }
 
 static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_exit *e)
@@ -198,7 +231,9 @@ pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out
     pb_exit e = PB_EXIT_OK;
     pb_status s = a ? open_side(run, o->machine, &a->run) : pb_fail(PB_ENOMEM, "compare: out of memory");
     if (s == PB_OK) {
-        s = judge_run(a, o, out, &e);
+        s = open_again(&a->run, o, &a->again);
+        if (s == PB_OK) s = judge_run(a, o, out, &e);
+        close_side(&a->again);
         close_side(&a->run);
     }
     for (int i = 0; a && i < a->nbase; i++) close_side(&a->base[i]);

@@ -14,6 +14,8 @@ typedef struct pb_compare_opts {
     const char *baselines; /* folder of the baselines; NULL: "baselines" */
     const char *machine;   /* name of the machine that measured the results that name none (host_identity.h); NULL:
                               none. A stored baseline keeps its names */
+    const char *confirmed; /* results of the candidate's build that measured its worse rows again, in fresh processes:
+                              without them a row is SUSPECT where it would be REGRESSED (stored_rule.h); NULL: none */
     bool strict;           /* a SUSPECT or INCONCLUSIVE row gives PB_EXIT_INCONCLUSIVE */
     bool need_verdict;     /* PB_EXIT_INCONCLUSIVE also if no gating row is REGRESSED, IMPROVED or SAME */
     bool allow_mismatch;   /* compare rows of different machines */

@@ -1,4 +1,5 @@
-/* soft_differences.c - reads run.json of two runs, and prints how their software, settings and environment differ. */
+/* soft_differences.c - reads run.json: how software, settings and environment of two runs differ, and whether the clocks
+ * were locked. */
 #include "bench/compare/soft_differences.h"
 
 #include <stdio.h>
@@ -70,4 +71,13 @@ void pb_soft_differences(const char *base, const char *cand, FILE *out)
     if (a && b) print_part("soft", a, b, out), print_part("environment", a, b, out);
     json_decref(a);
     json_decref(b);
+}
+
+bool pb_run_locked_clocks(const char *run)
+{
+    json_t *f = pb_run_fingerprint(run);
+    const bool locked =
+        json_is_string(json_object_get(json_object_get(f, "soft"), "gpu_clocks_locked")); /* the clock */
+    json_decref(f);
+    return locked;
 }

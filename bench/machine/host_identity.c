@@ -37,8 +37,8 @@ pb_host pb_host_parse(const char *text)
     const char *hash = text + n + 1;
     const bool named = text[n] == '/' && name_ok(text, n);
     if (!text[n] || (n && !named) || !hash_ok(hash)) return h;
-    snprintf(h.name, sizeof h.name, "%.*s", (int)n, text);
-    snprintf(h.hash, sizeof h.hash, "%s", hash);
+    memcpy(h.name, text, n); /* the rest of h is 0 */
+    memcpy(h.hash, hash, strlen(hash));
     h.verified = named || (text[n] == '/' && *h.hash);
     return h;
 }

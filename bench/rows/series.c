@@ -7,6 +7,7 @@
 
 #include "bench/rows/metric.h"
 #include "bench/stats/median.h"
+#include "bench/stats/inference.h"
 #include "bench/stats/trend.h"
 
 static int row_order(const void *a, const void *b)
@@ -86,6 +87,14 @@ static void refute(pb_series *s, const pb_row *const *row, size_t n)
     }
 }
 
+/* pb_series.scatter of n values, n >= 1. room: n doubles. */
+static double scatter_of(const pb_series *s, const double *value, int n, double *room)
+{
+    for (int i = 0; i < n; i++) room[i] = value[i] > 0 ? log(value[i]) : (double)NAN;
+    const pb_sample logs = pb_sample_of(room, n);
+    return s->sessions > 1 || pb_stored(s->run_id) || isinf(logs.sd) ? (double)NAN : logs.sd * logs.sd;
+}
+
 /* Joins row[0..n), which have one key and metric and are sorted by session. Fills the first `sessions` elements of
  * f.session. */
 static pb_series join(const pb_row *const *row, size_t n, figures f)
@@ -105,7 +114,8 @@ static pb_series join(const pb_row *const *row, size_t n, figures f)
                    .session = f.session,
                    .median = none,
                    .min = none,
-                   .max = none};
+                   .max = none,
+                   .scatter = none};
     int figures_n = 0, mine = 0; /* values of the series; of the current session */
     s.trend = trend_of(row, n, f.all);
     for (size_t i = 0; i < n; i++) {
@@ -119,6 +129,7 @@ static pb_series join(const pb_row *const *row, size_t n, figures f)
     }
     refute(&s, row, n);
     if (!figures_n) return s;
+    s.scatter = scatter_of(&s, f.all, figures_n, f.value);
     s.median = pb_median(f.all, figures_n); /* also sorts f.all */
     s.min = f.all[0];
     s.max = f.all[figures_n - 1];

@@ -35,7 +35,9 @@ typedef struct pb_series {
     int sessions;              /* sessions with at least one value */
     const pb_session *session; /* [sessions], oldest first: run_ids begin with the time */
     double median, min, max;   /* over all processes; stored: over the sessions. NaN: no value */
-    double trend; /* fraction by which the first third of the samples is slower than the last third (trend.h), the
+    double scatter; /* variance of the logarithms over the processes of a run. NaN: the rows are stored, of several
+                       sessions or of one process, or a value is <= 0 */
+    double trend;   /* fraction by which the first third of the samples is slower than the last third (trend.h), the
                      median over processes: 0 unless at least half of them have a trend */
 } pb_series;
 

@@ -120,22 +120,13 @@ double pb_flip_detectable(int n, double sd, double level, double power);
 /* The smallest n in [2, max] that finds `effect` with probability `power`; 0: no such n. Ignores t->n. */
 int pb_pairs_needed(const pb_detector *t, double effect, double power, int max);
 
-/* ---- rates, and bounds from stored sessions ---------------------------------------------------- */
+/* ---- rates -------------------------------------------------------------------------------------- */
 
 /* Upper confidence bound of a rate after k events in n trials (Clopper and Pearson 1934, one-sided): the rate r with
  * P(Binomial(n, r) <= k) = 1 - confidence, which is the quantile `confidence` of Beta(k+1, n-k). Example: 0 alarms in
  * 299 trials bound the rate below 1 % with confidence 0.95. Returns 1 for k >= n and for n < 1. The lower bound of a
  * detection rate is 1 minus the upper bound of the rate of misses. */
 double pb_rate_bound(int k, int n, double confidence);
-
-enum { PB_MIN_SESSIONS = 10 };
-/* Prediction bound: a new session of unchanged code exceeds it with probability alpha. It is mean + t_{1-alpha,K-1} sd
- * sqrt(1 + 1/K) over K = s->n stored sessions (Hahn and Meeker 1991, section 4.8). +inf for K < PB_MIN_SESSIONS, which
- * are too few. */
-double pb_prediction_bound(const pb_sample *s, double alpha);
-/* One-sided p-value of a new session, P(T_{K-1} > (value-mean)/(sd sqrt(1 + 1/K))): the alpha for which
- * pb_prediction_bound equals `value`. 1 for K < PB_MIN_SESSIONS. */
-double pb_prediction_test(const pb_sample *s, double value);
 
 /* ---- bootstrap intervals ----------------------------------------------------------------------- */
 

@@ -30,8 +30,7 @@ codes() {
        $(cut -d, -f4- "b$number/results.csv" | grep -vc kernel_time) ]] || fail "b$number: --bisect changed what was measured"
 }
 codes fine same 0
-codes fine slow 1                                     # a regression
-codes fine,failed slow 4                              # also a case that failed
+codes fine,failed slow 4                              # a case that failed
 codes fine,dawdle slow 4 --case-timeout 1 -n 1        # also a case that hung
 codes fine,dawdle,crash slow 4 --case-timeout 1 -n 2  # also a process that crashed
 codes fine,memory slow 125 -n 2                       # also out of memory
@@ -39,7 +38,7 @@ codes fine,lost,failed slow 125 -n 2                  # also a lost device
 codes fine same 2 --processes 0
 codes fine elsewhere 4 --require-baseline
 # A commit that could not be judged is not a good commit: no baseline, too few processes, too few sessions, no row that
-# gates.
+# gates, a regression that nothing has confirmed.
 unjudged() { # CODE ARG...: exit code CODE without --bisect, 125 with it
     local code=$1
     shift
@@ -53,6 +52,7 @@ for folder in slow/*/; do
     cp -r "$folder" none
 done
 unjudged 0 --baseline few
+unjudged 0 --baseline slow
 unjudged 0 --baseline none
 unjudged 0 --baseline elsewhere
 unjudged 0 --baseline same -n 1
@@ -62,12 +62,13 @@ expect 0 SUSPECT "$fixture" compare base-fine half --gates slow/gates.csv
 expect 125 SUSPECT "$fixture" compare --bisect base-fine half --gates slow/gates.csv
 expect 0 results "$fixture" --suite toy --mode fine --batch 1,2 --out two --no-compare step # two rows
 cp -r two mixed && sed -i '/batch=1&/s/,1e+09,/,5e+08,/' mixed/results.csv
-expect 0 'same=1 suspect=1' "$fixture" compare two mixed --gates slow/gates.csv
-expect 125 'same=1 suspect=1' "$fixture" compare --bisect two mixed --gates slow/gates.csv
+expect 0 'same=0 suspect=2' "$fixture" compare two mixed --gates slow/gates.csv # with `all rows`
+expect 125 'same=0 suspect=2' "$fixture" compare --bisect two mixed --gates slow/gates.csv
 codes dawdle,memory same 125 --case-timeout 1 -n 1
 codes slow slow 125 --budget 1 --samples 1000 -n 1
 expect 125 'has no option' "$fixture" compare --bisect --no-such-option
-expect 1 REGRESSED "$fixture" compare --bisect t1 --baseline slow
+expect 125 'not confirmed' "$fixture" compare --bisect t1 --baseline slow
+expect 1 REGRESSED "$fixture" compare --bisect t1 --baseline slow --confirmed b1
 expect 125 nowhere "$fixture" compare --bisect t1 nowhere --gates slow/gates.csv
 
 # ---- git bisect run ----------------------------------------------------------------------------------------------------
@@ -94,9 +95,10 @@ commit 9 fine 5e+05
 ten_sessions base/results.csv 20
 cat >step <<STEP
 #!/bin/sh
-rm -rf "$dir/cand"
+rm -rf "$dir/cand" "$dir/again"
 ./bench "$dir/cand" || exit 125                   # a commit that does not build or run is skipped
-exec "$fixture" compare --bisect "$dir/base" "$dir/cand" --gates "$dir/slow/gates.csv"
+./bench "$dir/again" || exit 125
+exec "$fixture" compare --bisect "$dir/base" "$dir/cand" --confirmed "$dir/again" --gates "$dir/slow/gates.csv"
 STEP
 chmod +x step
 (cd repo && git bisect start HEAD good && git bisect run "$dir/step") >"$dir/log" 2>&1 || fail "git bisect run"

@@ -148,20 +148,20 @@ printf 'suite,metric,better,stored_limit,ceiling,gating\ntoy,kernel_rate,higher,
 expect 0 'PASS' "$fixture" report a
 expect 0 'saved baselines/' "$fixture" baseline save a -m 'for the test'
 expect 0 'for the test' "$fixture" baseline show
-expect 0 'same=3' "$fixture" --suite toy --out n1
+expect 0 'inconclusive=4' "$fixture" --suite toy --out n1 # one session cannot show that a row is within 10 %
 expect 2 'a reason is required: --reason TEXT' "$fixture" baseline update n1
 expect 0 '2 sessions' "$fixture" baseline update n1 -m 'one more'
 expect 2 'is already a session of this baseline' "$fixture" baseline update n1 -m 'once more'
 expect 0 'is one of the sessions it is compared with' "$fixture" compare n1
-expect 0 'against the median of 2 sessions' "$fixture" compare n1 --explain
-expect 0 'detects=none' "$fixture" compare a # fewer than ten sessions make no claim
+expect 0 'against the mean of 2 sessions' "$fixture" compare n1 --explain
+expect 0 'REGRESSED and IMPROVED need 5 sessions' "$fixture" compare a
 expect 0 '2 sessions' "$fixture" baseline show
 sleep 1.1 # run_ids have a resolution of one second
 expect 0 'missing=0' "$fixture" --suite toy --out n2 --quiet other
 grep -q '^ceiling' "$dir/log" && fail "n2: --quiet printed a table"
 expect 0 '1 session (2 older dropped)' "$fixture" baseline update n2 --sessions 1 -m 'only this' --accept-regression # the old name of --subset
 expect 0 '1 session,' "$fixture" baseline save a -m 'start over'
-expect 0 'same=3' "$fixture" compare a n1
+expect 0 'inconclusive=4' "$fixture" compare a n1
 expect 2 'compare takes at most 2' "$fixture" compare a b n1
 expect 0 'NO-BASELINE' "$fixture" --suite toy --out n3 --baseline elsewhere
 expect 4 'NO-BASELINE' "$fixture" --suite toy --out n4 --baseline elsewhere --require-baseline
@@ -171,11 +171,16 @@ expect 2 "must be save, update, counters or show; did you mean 'save'?" "$fixtur
 for f in baselines/*/toy.csv; do # make the baseline a thousand times faster
     awk -F, -v OFS=, '$6 == "kernel_rate" { $9 = "1e+12" } 1' "$f" >fast && mv fast "$f"
 done
-expect 0 'suspect=3' "$fixture" compare n1
+expect 0 'suspect=4' "$fixture" compare n1
 ten_sessions baselines/*/toy.csv baseline:
-expect 1 'REGRESSED' "$fixture" compare n1
-expect 1 'regressed=3' "$fixture" --suite toy --out n6
-expect 0 'against the sessions before: 3 ' "$fixture" baseline update n6 -m 'slower'
+expect 0 'SUSPECT: not confirmed' "$fixture" compare n1
+expect 0 'suspect=4' "$fixture" --suite toy --out n6
+expect 1 'regressed=4' "$fixture" compare n6 --confirmed n1
+expect 2 'n6/results.csv: is the candidate itself' "$fixture" compare n6 --confirmed n6
+sed 's/,tests\//,elsewhere\//' n1/results.csv >elsewhere.csv
+expect 0 'reference=3' "$fixture" compare elsewhere.csv # the sessions are of another host
+expect 2 'was measured on another host' "$fixture" compare n6 --confirmed elsewhere.csv
+expect 0 'against the sessions before: 4 ' "$fixture" baseline update n6 -m 'slower'
 rm -r baselines
 
 # ---- export and import ------------------------------------------------------------------------------------

@@ -255,7 +255,7 @@ static pb_status read_run(const reader *r, char *const *w)
 {
     pb_compare_table *t = r->t;
     pb_made_run run = {
-        .name = w[1], .machine = "m1", .samples = "0", .ids = "r1", .versions = PB_BENCH_VERSION, .hosts = ""};
+        .name = w[1], .machine = "m1", .samples = "0", .ids = "r1", .versions = PB_BENCH_VERSION, .hosts = r->t->host};
     run.sessions = !strcmp(w[0], "sessions"), run.file = !strcmp(w[0], "file");
     run.count = run.sessions ? PB_RUN_VALUES : 3;
     if (!run.name || find_run(r, run.name)) return refuse(r, "want a name of its own", run.name ? run.name : w[0]);
@@ -293,7 +293,9 @@ static pb_status read_options(const reader *r, pb_comparison *c, char *const *w)
 {
     for (; *w; w++) {
         const char *gates = named(*w, "--gates");
+        const char *confirmed = named(*w, "--confirmed");
         if (gates) c->gates = gates;
+        else if (confirmed) c->confirmed = confirmed;
         else if (!strcmp(*w, "--strict")) c->opts.strict = true;
         else if (!strcmp(*w, "--subset")) c->opts.subset = true;
         else if (!strcmp(*w, "--allow-mismatch")) c->opts.allow_mismatch = true;
@@ -335,6 +337,7 @@ static pb_status read_line(const reader *r, char *line)
     if (!w[0]) return PB_OK;
     if (of_run && run) return read_row(r, run, w);
     if (!strcmp(w[0], "key")) return read_key(r, w);
+    if (!strcmp(w[0], "host") && w[1] && !w[2]) return r->t->host = w[1], PB_OK;
     if (!strcmp(w[0], "run") || !strcmp(w[0], "sessions") || !strcmp(w[0], "file")) return read_run(r, w);
     return refuse(r, "not a line of this file", w[0]);
 }
@@ -344,7 +347,7 @@ pb_status pb_compare_table_read(const char *path, pb_compare_table *out)
     pb_map map;
     pb_status s = PB_OK;
     PB_TRY(pb_map_open(path, &map));
-    *out = (pb_compare_table){.bytes = calloc(1, map.n + 1)};
+    *out = (pb_compare_table){.bytes = calloc(1, map.n + 1), .host = ""};
     if (!out->bytes) abort();
     memcpy(out->bytes, map.p, map.n);
     pb_map_close(&map);

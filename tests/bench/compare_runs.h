@@ -43,8 +43,9 @@ typedef struct pb_comparison {
     int line;     /* line number in cases.txt */
     bool against; /* the base is a stored baseline */
     const char *base, *cand;
-    const char *gates;    /* name of the file in cases.txt that replaces gates.csv */
-    pb_compare_opts opts; /* .gates is not set */
+    const char *gates;     /* name of the file in cases.txt that replaces gates.csv */
+    const char *confirmed; /* name of the run that measured rows of the candidate again; NULL: none */
+    pb_compare_opts opts;  /* .gates and .confirmed are not set */
     int exit;
     const char *counts; /* text of the last line of the output; NULL: an error is expected */
     const char *text;   /* text in the output or in the error message; NULL: not checked */
@@ -60,6 +61,7 @@ typedef struct pb_compare_table {
     pb_key_word *keys;
     pb_made_run *runs;
     pb_comparison *comparisons;
+    const char *host; /* of the runs below the line that was read last */
     int nkeys, nruns, ncomparisons;
 } pb_compare_table;
 

@@ -19,13 +19,13 @@ static void runs_are_compared_with_the_saved_baseline(void **state)
     pb_compare_opts require = {.require_baseline = true};
     assert_int_equal(against_baseline(run_file("base"), require, folder, "exit=4"), 4);
 
-    pb_baseline_opts o = {.baselines = folder, .reason = "first, ever"};
+    pb_baseline_opts o = {.baselines = folder, .machine = "lab", .reason = "first, ever"};
     assert_int_equal(pb_baseline_save(run_file("requirement_pass"), &o, capture_begin(&c)), 0);
     assert_non_null(strstr(capture_end(&c), "9 rows")); /* 2 cases x 3 metrics, 2 ceilings, 1 requirement */
     free(c.text);
-    assert_int_equal(against_baseline(run_file("tie"), require, folder, "same=2"), 0);
+    assert_int_equal(against_baseline(run_file("tie"), require, folder, "same=3"), 0);
     assert_int_equal(against_baseline(run_file("regressed"), require, folder, " 3/3        SUSPECT"), 0);
-    assert_int_equal(against_baseline(run_file("ceiling_moved"), require, folder, "suspect=2"), 0);
+    assert_int_equal(against_baseline(run_file("ceiling_moved"), require, folder, "suspect=3"), 0);
     assert_int_equal(against_baseline(run_file("machine"), require, folder, "m2/backward.csv"), 4);
     assert_int_equal(against_baseline(run_file("missing"), (pb_compare_opts){0}, folder, "missing=1"), 4);
     /* The run has two suites; only one of them has a stored baseline. */
@@ -65,7 +65,7 @@ static void a_baseline_keeps_requirements_and_crossovers(void **state)
     capture c;
     (void)state;
     make_folder(folder);
-    pb_baseline_opts o = {.baselines = folder, .reason = "why"};
+    pb_baseline_opts o = {.baselines = folder, .machine = "lab", .reason = "why"};
     assert_int_equal(pb_baseline_save(run_file("gains"), &o, capture_begin(&c)), 0);
     assert_null(strstr(capture_end(&c), "crossover.csv")); /* crossovers are rows of the suite backward */
     free(c.text);
@@ -78,7 +78,7 @@ static void a_baseline_keeps_requirements_and_crossovers(void **state)
         if (!strstr(text, kept[i])) fail_msg("'%s' is not in\n%s", kept[i], text);
     assert_null(strstr(text, "F-GRAPH-BWD-003b")); /* that requirement did not apply to the run */
     assert_int_equal(against_baseline(run_file("gains_gone"), (pb_compare_opts){0}, folder, "failed=0"), 0);
-    assert_int_equal(against_baseline(run_file("gains"), (pb_compare_opts){0}, folder, "same=2"), 0);
+    assert_int_equal(against_baseline(run_file("gains"), (pb_compare_opts){0}, folder, "same=3"), 0);
     remove_folder(folder);
 }
 
@@ -259,6 +259,7 @@ static void every_value_is_stored(void **state)
     (void)state;
     make_folder(folder);
     pb_baseline_opts o = options_of(folder, 0);
+    o.machine = "lab";
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
     for (int day = 1; day <= 10; day++)
         update(make_run(folder, day, day % 2 ? 0.1 : 0.1002, 1, PB_BENCH_VERSION), &o, 0,
@@ -296,6 +297,7 @@ static void an_update_without_a_gating_row_is_refused(void **state)
     (void)state;
     make_folder(folder);
     pb_baseline_opts o = options_of(folder, 0);
+    o.machine = "lab";
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
     update(run_file("base"), &o, 0, "1 session,");
     char *text = read_text(run_file("missing")), *twin;

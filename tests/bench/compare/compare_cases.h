@@ -26,6 +26,7 @@ static inline void check_comparison(const pb_comparison *x)
     snprintf(end, sizeof end, " exit=%d\n", x->exit);
     snprintf(where, sizeof where, "cases.txt:%d: %s %s", x->line, x->base, x->cand);
     o.gates = run_file(x->gates);
+    if (x->confirmed) o.confirmed = run_file(x->confirmed);
     const pb_exit e = pb_compare_files(run_file(x->base), run_file(x->cand), &o, capture_begin(&c));
     const char *text = capture_end(&c), *last = last_line(text);
     if ((int)e != x->exit) fail_msg("%s: exit %d, want %d\n%s", where, (int)e, x->exit, text);
@@ -61,6 +62,7 @@ static inline pb_exit against_baseline(const char *run, pb_compare_opts o, const
 {
     capture c;
     o.baselines = folder;
+    if (!o.machine) o.machine = "lab";
     o.gates = run_file("gates");
     pb_exit e = pb_compare_baseline(run, &o, capture_begin(&c));
     if (!strstr(capture_end(&c), want)) fail_msg("nothing says '%s'\n%s", want, c.text);

@@ -1,142 +1,191 @@
-/* stored_test.c - comparisons with the stored sessions of tests/fixtures/compare/cases.txt (nine and ten sessions,
- * ceilings that change, detectable changes, extreme statistics), and how often the rule is wrong on seeded noise. */
+/* stored_test.c - comparisons with the stored sessions of tests/fixtures/compare/cases.txt (few and many sessions, other
+ * hosts, pools, confirmations, ceilings that change, extreme statistics), and the functions of the rule by hand. */
 #include <math.h>
 
+#include "bench/compare/placebo.h"
 #include "bench/compare/stored_rule.h"
-#include "bench/compare/verdict.h"
-#include "kernels/engine/bind.h"
+#include "bench/stats/distributions.h"
 #include "tests/bench/compare/compare_cases.h"
 
 static void stored_sessions_follow_the_rule(void **state)
 {
     (void)state;
-    assert_true(check_comparisons(true) >= 44);
+    assert_true(check_comparisons(true) >= 70);
 }
 
-/* ---- error rates on simulated sessions --------------------------------------------------------- */
+/* ---- the pure functions ---------------------------------------------------------------------------- */
 
-enum { ROWS = 20, SESSIONS = 12, TRIALS = 2000, FEW_TRIALS = 200 };
-
-/* Standard deviations of the logarithm of a value: `session` is common to all rows of a session, `row` is drawn
- * for each row. */
-typedef struct spread {
-    double session, row;
-} spread;
-
-static double noise(uint64_t seed, uint64_t *at) /* Box-Muller */
+static pb_evidence weigh(const pb_stored_row *row, const pb_stored_noise *noise, int averaged)
 {
-    const double radius = sqrt(-2 * log(1 - pb_uniform(seed, *at))), turn = pb_uniform(seed, *at + 1);
-    *at += 2;
-    return radius * cos(6.283185307179586 * turn);
+    pb_evidence e = {.again = (double)NAN};
+    pb_stored_weigh(row, noise, averaged, &e);
+    return e;
 }
 
-/* `since_oldest` is the candidate minus the oldest session; the sessions in between do not matter. */
-static void slow_drift_counts_from_the_oldest_session(void **state)
+/* Two processes per side are left out; of the others, 3 and 6 processes, the mean of kappa_L times the variance. */
+static void noise_of_processes_and_placebos(void **state)
 {
-    double x[] = {0.1, 0.4, 0.2};
-    pb_evidence e = {0};
+    const pb_stored_processes p[] = {{3, 0.01}, {2, 9}, {6, 0.04}, {0, (double)NAN}};
+    const double difference[] = {0.1, -0.3};
     (void)state;
-    pb_stored_weigh(x, 3, 0.5, &e);
+    CHECK_NEAR(pb_stored_w2(p, 4), (0.448671104578208 * 0.01 + 0.214742666581513 * 0.04) / 2, 1e-12);
+    assert_true(pb_stored_w2(p + 1, 1) == 0);
+    CHECK_NEAR(pb_stored_p2(difference, 2), 0.025, 1e-12);
+    assert_true(pb_stored_p2(difference, 0) == 0);
+}
+
+/* Each line of the table in stored_rule.h, worked out by hand. */
+static void one_host_follows_the_formulas(void **state)
+{
+    const double x[] = {0.1, 0.4, 0.2};
+    const pb_stored_noise noise = {.processes = 0.01, .placebos = 0.04, .shared = 0.0025, .sessions = 0.09};
+    const pb_stored_row one = {.x = x, .k = 1, .y = 0.5}, three = {.x = x, .k = 3, .y = 0.5};
+    (void)state;
+    pb_evidence e = weigh(&one, &noise, 1);
+    CHECK_NEAR(e.prior, sqrt(0.0425), 1e-12); /* the larger of both, and what a session shares */
+    CHECK_NEAR(e.sd, e.prior, 1e-12);
+    CHECK_NEAR(e.se, sqrt(2 * 0.0425), 1e-12);
+    CHECK_NEAR(e.change, 0.4, 1e-12);
+    assert_true(e.nu == 6 && e.sessions == 1 && e.hosts == 1 && !e.pool);
+    CHECK_NEAR(e.p, pb_t_tail(0.4 / e.se, 6), 1e-12);
+    e = weigh(&three, &noise, 1);
+    CHECK_NEAR(e.centre, 0.7 / 3, 1e-12);
     CHECK_NEAR(e.since_oldest, 0.4, 1e-12);
-    CHECK_NEAR(e.change, 0.3, 1e-12); /* from the median */
+    CHECK_NEAR(e.spread * e.spread, 0.07 / 3, 1e-12);
+    CHECK_NEAR(e.prior, 0.3, 1e-12); /* of the group's sessions */
+    CHECK_NEAR(e.sd * e.sd, (6 * 0.09 + 2 * 0.07 / 3) / 8, 1e-12);
+    CHECK_NEAR(e.se, e.sd * sqrt(4 / 3.0), 1e-12);
+    assert_true(e.nu == 8);
+    e = weigh(&three, &noise, 4);                   /* the mean of four rows */
+    CHECK_NEAR(e.prior * e.prior, 0.07 / 3, 1e-12); /* more than 0.0025 + 0.04/4 */
 }
 
-/* Judges one comparison of 20 rows against k sessions; the candidate's last row is slower by `slower`. */
-static void compare_noise(uint64_t seed, int k, spread sd, double slower, int count[PB_NVERDICTS], double *detects)
+/* The candidate's host is a new one, so the variance between hosts counts twice: its own, and that of the mean. */
+static void a_pool_adds_the_variance_between_hosts(void **state)
 {
-    static char key[ROWS][32];
-    static pb_session of_base[ROWS][SESSIONS], of_cand[ROWS];
-    static pb_series base[ROWS], cand[ROWS];
-    static const char *const run[SESSIONS] = {"00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11"};
-    static const pb_gates gates = {1, {{"s", "step_time", "", 0.15, true}}};
-    pb_verdicts vs = {0};
-    uint64_t at = 0;
-    double shared[SESSIONS + 1]; /* the last one is the candidate's */
-    for (int i = 0; i <= k; i++) shared[i] = sd.session * noise(seed, &at);
-    for (int r = 0; r < ROWS; r++) {
-        snprintf(key[r], sizeof key[r], "s/step?batch=%02d", r);
-        for (int i = 0; i < k; i++) of_base[r][i] = (pb_session){run[i], exp(shared[i] + sd.row * noise(seed, &at))};
-        of_cand[r] = (pb_session){"99", exp(shared[k] + sd.row * noise(seed, &at) + (r == ROWS - 1 ? slower : 0))};
-        base[r] = (pb_series){.key = key[r],
-                              .metric = "step_time",
-                              .unit = "s",
-                              .better = "lower",
-                              .machine_id = "m",
-                              .bench_version = PB_BENCH_VERSION,
-                              .run_id = "00",
-                              .status = PB_ROW_OK,
-                              .note = "",
-                              .processes = 3,
-                              .sessions = k,
-                              .session = of_base[r],
-                              .median = 1};
-        cand[r] = base[r];
-        cand[r].sessions = 1;
-        cand[r].session = &of_cand[r];
-    }
-    CHECK_OK(pb_judge(&(pb_series_set){base, ROWS, NULL}, &(pb_series_set){cand, ROWS, NULL}, &gates, NULL,
-                      &(pb_judge_opts){false, false}, &vs));
-    CHECK_OK(pb_verdicts_decide(&vs));
-    memcpy(count, vs.count, sizeof vs.count);
-    *detects = vs.v[ROWS - 1].evidence.detects;
-    pb_verdicts_free(&vs);
-}
-
-/* At most 1 % of comparisons call any of 20 unchanged rows REGRESSED. At exactly 1 %, 36 or more of 2000 trials have
- * a probability of 0.001. A change far beyond the bound is always found. */
-static void false_alarms_are_rare_and_slow_code_is_found(void **state)
-{
-    int alarms = 0, found = 0, count[PB_NVERDICTS];
-    double detects;
+    const double x[] = {0, 0.1, 0.5, 0.6, 1.0};
+    const int host[] = {0, 0, 1, 1, 2};
+    const pb_stored_noise noise = {.processes = 0.0001, .sessions = 0.005, .hosts = 0.09};
+    pb_stored_row row = {.x = x, .host = host, .k = 5, .y = 1.5, .another_host = true};
     (void)state;
-    for (uint64_t t = 0; t < TRIALS; t++) {
-        compare_noise(t, SESSIONS, (spread){0, 0.005}, 0, count, &detects);
-        alarms += count[PB_VERDICT_REGRESSED] > 0;
-        if (t % 20) continue;
-        compare_noise(t, SESSIONS, (spread){0, 0.005}, 0.06, count, &detects);
-        found += count[PB_VERDICT_REGRESSED] > 0;
-    }
-    print_message(
-        "%d alarms in %d comparisons of %d rows; %d of %d changes of 6 %% found; the last could show %.2f %%\n", alarms,
-        TRIALS, ROWS, found, TRIALS / 20, 100 * expm1(detects));
-    assert_true(alarms < 36);
-    assert_true(alarms > 2); /* some alarms must occur; without any, the bound would be wider than alpha needs */
-    assert_true(found >= TRIALS / 20 - 2);
+    pb_evidence e = weigh(&row, &noise, 1);
+    const double s2 = 0.005, spread = 0.475 * 0.475 / 2 + 0.475 * 0.475 / 2; /* means 0.05, 0.55, 1.0: about 0.533 */
+    CHECK_NEAR(e.centre, 1.6 / 3, 1e-12);
+    CHECK_NEAR(e.sd * e.sd, s2, 1e-12);
+    const double means = (pow(0.05 - 1.6 / 3, 2) + pow(0.55 - 1.6 / 3, 2) + pow(1 - 1.6 / 3, 2)) / 2;
+    const double b = means - s2 * (0.5 + 0.5 + 1) / 3, g2 = (6 * 0.09 + 2 * b) / 8;
+    assert_true(fabs(means - spread) < 0.01);
+    CHECK_NEAR(e.between * e.between, g2, 1e-12);
+    CHECK_NEAR(e.se * e.se, s2 + g2 + (g2 + s2 * 2 / 3) / 3, 1e-12);
+    assert_true(e.pool && e.hosts == 3 && e.nu == 8 && pb_stored_enough(&e));
+    row.k = 4; /* two hosts are too few */
+    e = weigh(&row, &noise, 1);
+    assert_true(e.hosts == 2 && !pb_stored_enough(&e));
+    const pb_stored_row alone = {.x = x, .k = 5, .y = 1.5, .another_host = true};
+    e = weigh(&alone, &noise, 1); /* one host, which is not the candidate's: the prior alone */
+    CHECK_NEAR(e.between, 0.3, 1e-12);
+    assert_true(e.pool && !pb_stored_enough(&e));
 }
 
-/* One to nine sessions with the noise of a virtual machine (5 % common to a session's rows): a time never fails the
- * comparison, whether nothing changed or one row doubled, and nothing is called IMPROVED. */
-static void fewer_than_ten_sessions_never_fail_a_time(void **state)
+static void degrees_of_freedom_are_capped(void **state)
 {
-    const spread virtual_machine = {0.054, 0.079};
-    const pb_compare_opts usual = {0}, strict = {.strict = true};
-    int count[PB_NVERDICTS], moved = 0, seen = 0, trials = 0;
-    double detects;
+    double x[20] = {0};
+    const pb_stored_noise noise = {.sessions = 0.01};
     (void)state;
-    for (int k = 1; k < PB_MIN_SESSIONS; k++)
-        for (uint64_t t = 0; t < FEW_TRIALS; t++, trials++) {
-            compare_noise(t, k, virtual_machine, 0, count, &detects);
-            assert_int_equal(pb_compare_exit(count, &usual), PB_EXIT_OK);
-            assert_int_equal(count[PB_VERDICT_REGRESSED] + count[PB_VERDICT_IMPROVED], 0);
-            assert_true(isinf(detects));
-            moved += count[PB_VERDICT_SUSPECT];
-            compare_noise(t, k, (spread){0, 0.005}, log(2), count, &detects);
-            assert_int_equal(pb_compare_exit(count, &usual), PB_EXIT_OK);
-            seen += pb_compare_exit(count, &strict) == PB_EXIT_INCONCLUSIVE;
-        }
-    print_message("%d of %d unchanged rows are SUSPECT; %d of %d times that doubled are\n", moved, trials * ROWS, seen,
-                  trials);
-    assert_true(moved > trials); /* the noise is so large that unchanged rows become SUSPECT */
-    assert_int_equal(seen, trials);
+    for (int i = 0; i < 20; i++) x[i] = i % 2 ? 0.1 : -0.1;
+    for (int k = 1; k <= 20; k++) {
+        const pb_stored_row row = {.x = x, .k = k, .y = 1};
+        assert_true(weigh(&row, &noise, 1).nu == (k < 5 ? 5 + k : 10));
+        const pb_evidence e = weigh(&row, &noise, 1);
+        assert_true(pb_stored_enough(&e) == (k >= 5));
+    }
+}
+
+/* A slower row is REGRESSED only if measuring it again agrees: it is slower again, by 2 % at least, at 0.05. */
+static void a_regression_needs_its_confirmation(void **state)
+{
+    static const struct {
+        int sessions;
+        double change, p_adjusted, again, p_again;
+        pb_verdict_id want;
+    } lines[] = {
+        {5, 0.3, 0.01, 0.3, 0.05, PB_VERDICT_REGRESSED},     {5, 0.3, 0.01, 0.3, 0.051, PB_VERDICT_SUSPECT},
+        {5, 0.3, 0.01, 0.01, 0.001, PB_VERDICT_SUSPECT},     {5, 0.3, 0.01, -0.3, 0.001, PB_VERDICT_SUSPECT},
+        {5, 0.3, 0.01, (double)NAN, 0, PB_VERDICT_SUSPECT},  {4, 0.3, 0.01, 0.3, 0.001, PB_VERDICT_SUSPECT},
+        {5, 0.3, 0.011, 0.3, 0.001, PB_VERDICT_SUSPECT},     {5, -0.3, 0.01, (double)NAN, 0, PB_VERDICT_IMPROVED},
+        {4, -0.3, 0.01, (double)NAN, 0, PB_VERDICT_SUSPECT}, {5, 0.0197, 0.001, 0.3, 0.001, PB_VERDICT_SAME},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        const pb_evidence e = {.sessions = lines[i].sessions,
+                               .hosts = 1,
+                               .change = lines[i].change,
+                               .p = 0.001,
+                               .p_adjusted = lines[i].p_adjusted,
+                               .again = lines[i].again,
+                               .p_again = lines[i].p_again,
+                               .se = 0.01,
+                               .nu = 10};
+        if (pb_stored_verdict(&e, 0.15) != lines[i].want) fail_msg("line %zu", i);
+    }
+}
+
+/* SAME needs both bounds of the 90 % interval within the limit. */
+static void equality_is_shown_not_assumed(void **state)
+{
+    const double t = pb_t_quantile(0.05, 10), limit = log(1.15);
+    pb_evidence e = {.sessions = 5, .hosts = 1, .p = 0.4, .p_adjusted = 1, .se = 0.02, .nu = 10};
+    (void)state;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        e.change = sign * (limit - t * e.se - 1e-6);
+        assert_int_equal(pb_stored_verdict(&e, 0.15), PB_VERDICT_SAME);
+        e.change = sign * (limit - t * e.se + 1e-6);
+        assert_int_equal(pb_stored_verdict(&e, 0.15), PB_VERDICT_INCONCLUSIVE);
+    }
+    CHECK_NEAR(pb_stored_bound(&e, pb_t_quantile(0.001, 10)), pb_t_quantile(0.001, 10) * 0.02, 1e-12);
+    e.se = 0.001;
+    CHECK_NEAR(pb_stored_bound(&e, 3), log(1.02), 1e-12);
+}
+
+/* ---- placebo pairs ----------------------------------------------------------------------------------- */
+
+static pb_series timed(const char *key, const char *machine, double seconds)
+{
+    return (pb_series){.key = key, .metric = "step_time", .machine_id = machine, .median = seconds};
+}
+
+static int placebos(const char *machine, const char *without, double *difference)
+{
+    pb_series s[] = {
+        timed("s/step?batch=1&control=first", machine, 2), timed("s/step?batch=1&control=second", machine, 1),
+        timed("s/step?batch=1&mode=eager", machine, 3),    timed("s/step?batch=1&mode=graph", machine, 1),
+        timed("s/step?batch=2&mode=eager", machine, 3), /* no graph */
+        timed("t/step?batch=1&mode=eager", machine, 3),    timed("t/step?batch=1&mode=graph", machine, 1),
+    };
+    pb_placebo pair[8];
+    const pb_series_set set = {s, sizeof s / sizeof *s, NULL};
+    return pb_placebo_differences(pair, pb_placebo_pairs(&set, "s/step", "step_time", pair, 8), without, difference);
+}
+
+static void placebo_pairs_are_found(void **state)
+{
+    double d[8];
+    (void)state;
+    assert_int_equal(placebos("cpu-x", "", d), 2);
+    CHECK_NEAR(d[0], log(2), 1e-12);
+    CHECK_NEAR(d[1], log(3), 1e-12);
+    assert_int_equal(placebos("cuda-x", "", d), 1); /* on a GPU a graph is other work */
+    assert_int_equal(placebos("cpu-x", "s/step?batch=1&mode=graph", d), 1);
+    CHECK_NEAR(d[0], log(2), 1e-12);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stored_sessions_follow_the_rule),
-        cmocka_unit_test(slow_drift_counts_from_the_oldest_session),
-        cmocka_unit_test(fewer_than_ten_sessions_never_fail_a_time),
-        cmocka_unit_test(false_alarms_are_rare_and_slow_code_is_found),
+        cmocka_unit_test(stored_sessions_follow_the_rule), cmocka_unit_test(noise_of_processes_and_placebos),
+        cmocka_unit_test(one_host_follows_the_formulas),   cmocka_unit_test(a_pool_adds_the_variance_between_hosts),
+        cmocka_unit_test(degrees_of_freedom_are_capped),   cmocka_unit_test(a_regression_needs_its_confirmation),
+        cmocka_unit_test(equality_is_shown_not_assumed),   cmocka_unit_test(placebo_pairs_are_found),
     };
     return cmocka_run_group_tests(tests, open_runs, close_runs);
 }

@@ -278,6 +278,8 @@ reset() { # reset WHAT: waits for the process that resets the clocks; it outlive
 }
 run 0 locked 0 --lock-gpu-clocks base && reset locked
 grep -q '"gpu_clocks_locked": "base"' locked/run.json || fail "locked: the fingerprint does not say so"
+compare 0 'shared 5 %' locked cool --explain
+compare 0 'shared 1 %' cool locked --explain # the candidate's clocks are locked
 run 0 most 0 --lock-gpu-clocks max
 [[ $(changes) == 'lock 7bc 7bc;reset 0 0;' ]] || fail "max: $(changes)"
 rm -f "$PB_FAKE_NVML_LOG"

@@ -2,6 +2,7 @@
 #include "bench/stats/median.h"
 #include "bench/stats/distributions.h"
 #include "bench/stats/inference.h"
+#include "bench/stats/variance.h"
 #include "tests/test.h"
 
 #define RELATIVE 1e-12
@@ -81,12 +82,7 @@ static double bootstrap_hi(const entry *e) { return bootstrap(e, pb_median).hi; 
 static double bootstrap_mean_lo(const entry *e) { return bootstrap(e, mean).lo; }
 static double bootstrap_mean_hi(const entry *e) { return bootstrap(e, mean).hi; }
 static double sign_flip(const entry *e) { return pb_sign_flip(e->a + 1, e->n - 1, e->a[0]); }
-static double bound_of(const double *x, int n, double alpha)
-{
-    const pb_sample s = pb_sample_of(x, n);
-    return pb_prediction_bound(&s, alpha);
-}
-static double prediction(const entry *e) { return bound_of(e->a + 1, e->n - 1, e->a[0]); }
+static double median_variance(const entry *e) { return pb_median_variance((int)e->a[0]); }
 static double rate_bound(const entry *e) { return pb_rate_bound((int)e->a[0], (int)e->a[1], e->a[2]); }
 static double normal_tail(const entry *e) { return pb_normal_tail(e->a[0]); }
 static double normal_quantile(const entry *e) { return pb_normal_quantile(e->a[0]); }
@@ -116,7 +112,7 @@ static const struct {
     X(power),
     X(detectable),
     X(rate_bound),
-    X(prediction),
+    X(median_variance),
     X(bootstrap_lo),
     X(bootstrap_hi),
     X(bootstrap_mean_lo),
@@ -216,7 +212,6 @@ static void values_not_finite_give_no_evidence(void **state)
         const pb_sample s = pb_sample_of(d, 12);
         assert_true(s.mean == 0 && s.sd == HUGE_VAL);
         assert_true(pb_t_test(&s, 0) == 1 && pb_tost(&s, 1) == 1 && pb_sign_flip(d, 12, 0) == 1);
-        assert_true(bound_of(d, 12, 0.01) == HUGE_VAL);
         assert_true(pb_t_interval(&s, 0.01).lo == -HUGE_VAL && pb_t_interval(&s, 0.01).hi == HUGE_VAL);
         pb_interval i = {0, 0};
         CHECK_OK(pb_bootstrap(d, 12, pb_median, 100, 0.05, &i));
@@ -300,13 +295,28 @@ static void sign_flip_of_24(void **state)
     assert_true(pb_sign_flip(d, 24, 0) == 1);
 }
 
-static void prediction_bound_shrinks_with_more_sessions(void **state)
+/* Two sessions of one host, three of another, worked out by hand. */
+static void groups_are_separated_from_what_is_inside_them(void **state)
 {
+    const double x[] = {1, 2, 3, 5, 7};
+    const int host[] = {0, 1, 0, 1, 1};
     (void)state;
-    double s[20];
-    for (int i = 0; i < 20; i++) s[i] = i % 2 ? 1.01 : 0.99;
-    assert_true(bound_of(s, PB_MIN_SESSIONS - 1, 0.01) == HUGE_VAL);
-    assert_true(bound_of(s, 10, 0.01) < 1.04 && bound_of(s, 10, 0.01) > bound_of(s, 20, 0.01));
+    const pb_groups g = pb_groups_of(x, host, 5); /* 1, 3 and 2, 5, 7 */
+    assert_int_equal(g.groups, 2);
+    assert_int_equal(g.within_df, 3);
+    CHECK_NEAR(g.mean, (2 + 14 / 3.0) / 2, 1e-12);
+    CHECK_NEAR(g.within, (2 + 38 / 3.0) / 3, 1e-12);
+    CHECK_NEAR(g.inverse, (1 / 2.0 + 1 / 3.0) / 2, 1e-12);
+    CHECK_NEAR(g.spread, (8 / 3.0) * (8 / 3.0) / 2, 1e-12);
+    CHECK_NEAR(pb_between_variance(&g, 1.2), g.spread - 0.5, 1e-12);
+    assert_true(pb_between_variance(&g, 100) == 0);
+    const pb_groups one = pb_groups_of(x, NULL, 5);
+    assert_true(one.groups == 1 && one.within_df == 4 && one.spread == 0 && pb_between_variance(&one, 0) == 0);
+    CHECK_NEAR(one.within, pow(pb_sample_of(x, 5).sd, 2), 1e-12);
+    const pb_groups single = pb_groups_of(x, NULL, 1);
+    assert_true(single.within_df == 0 && single.within == 0 && single.mean == 1);
+    CHECK_NEAR(pb_shrunk_variance(4, 6, 1, 2), 26 / 8.0, 1e-12);
+    assert_true(pb_shrunk_variance(4, 6, 1, 0) == 4);
 }
 
 static void pairs_needed_is_the_least(void **state)
@@ -355,7 +365,7 @@ int main(void)
         cmocka_unit_test(arguments_out_of_range_give_no_evidence),
         cmocka_unit_test(log_median_takes_the_slowest_rank),
         cmocka_unit_test(sign_flip_of_24),
-        cmocka_unit_test(prediction_bound_shrinks_with_more_sessions),
+        cmocka_unit_test(groups_are_separated_from_what_is_inside_them),
         cmocka_unit_test(pairs_needed_is_the_least),
         cmocka_unit_test(bootstrap_is_deterministic),
         cmocka_unit_test(a_maximum_keeps_nan),
