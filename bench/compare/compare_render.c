@@ -29,8 +29,9 @@ void pb_verdict_add_axes(pb_axes_set *axes, const pb_verdict *v)
 bool pb_verdict_shown(const pb_verdict *v, bool all)
 {
     if (all || v->counts) return true;
-    if (v->id == PB_VERDICT_REFERENCE) return *v->why; /* says why an exact counter is not comparable */
-    if (v->id == PB_VERDICT_SAME || v->id == PB_VERDICT_INCONCLUSIVE) return false;
+    if (v->id == PB_VERDICT_SAME) return false;
+    /* A gating row of these verdicts that does not count is an exact counter that could not be compared. */
+    if (v->id == PB_VERDICT_REFERENCE || v->id == PB_VERDICT_INCONCLUSIVE) return v->gate->gating && *v->why;
     if (v->id != PB_VERDICT_INFO || !v->base || !v->cand) return true;
     if (v->base->status != v->cand->status) return true;
     return !pb_key_of(v->cand->key, "requirement") && isfinite(v->base->median) && isfinite(v->cand->median) &&
