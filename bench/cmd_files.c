@@ -79,7 +79,8 @@ pb_exit pb_cmd_compare(const pb_options *o)
     if (o->args.n > 2) return too_many(o, 2);
     if (pb_compare_pairs(o, &code)) return code;
     if (o->args.n == 2) return explained(pb_compare_files(o->args.v[0], o->args.v[1], &opts, stdout));
-    if (!o->args.n && pb_newest_run(o->runs, newest, sizeof newest) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if (!o->args.n && pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest) != PB_OK)
+        return pb_complain(PB_EXIT_USAGE);
     return explained(pb_compare_baseline(o->args.n ? o->args.v[0] : newest, &opts, stdout));
 }
 

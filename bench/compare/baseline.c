@@ -87,8 +87,8 @@ static bool belongs(const pb_series *s, const char *suite, const pb_gates *gates
     return ours && kept && pb_series_ok(s);
 }
 
-/* Converts a series of the run to a row of the stored session `run_id`. */
-static pb_row row_of(const pb_series *s, const char *run_id, const char *reason)
+/* Converts a series of the run to a row of the stored session `run_id`. All rows of a run have one commit. */
+static pb_row row_of(const pb_series *s, const char *run_id, const char *commit, const char *reason)
 {
     return (pb_row){.bench_version = s->bench_version,
                     .run_id = run_id,
@@ -101,7 +101,8 @@ static pb_row row_of(const pb_series *s, const char *run_id, const char *reason)
                     .value = rounded(s->metric, s->median),
                     .samples = 0,
                     .status = s->status,
-                    .note = pb_baseline_derived(s->key) ? s->note : reason};
+                    .note = pb_baseline_derived(s->key) ? s->note : reason,
+                    .commit = commit};
 }
 
 static int file_order(const void *a, const void *b)
@@ -279,7 +280,8 @@ static pb_status make_rows(const storing *s, target *t)
     if (!t->rows) return pb_fail(PB_ENOMEM, "baseline: out of memory");
     if (n) memcpy(t->rows, t->old.rows, n * sizeof *t->rows);
     for (size_t i = 0; i < s->set.n; i++)
-        if (belongs(&s->set.s[i], t->suite, &s->gates)) t->rows[n++] = row_of(&s->set.s[i], s->run_id, reason);
+        if (belongs(&s->set.s[i], t->suite, &s->gates))
+            t->rows[n++] = row_of(&s->set.s[i], s->run_id, s->run.rows[0].commit, reason);
     qsort(t->rows, n, sizeof *t->rows, file_order);
     size_t from = kept_from(t->rows, n, keep, &t->sessions);
     t->dropped = t->sessions > keep ? t->sessions - keep : 0;

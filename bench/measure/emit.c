@@ -133,7 +133,8 @@ pb_status pb_emit(pb_emitter *e, const pb_case *c, const char *metric, double va
                       .value = value,
                       .samples = samples,
                       .status = status,
-                      .note = text};
+                      .note = text,
+                      .commit = e->commit};
     PB_TRY(pb_page_open(&p));
     pb_csv_row(p.f, &r);
     pb_status st = pb_page_append(&p, e->results, "results.csv");

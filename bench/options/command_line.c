@@ -112,6 +112,16 @@ static const pb_option_type types[] = {{"axis", set_axis}, {"share", set_share},
 static const pb_extra_options axes = {is_axis, set_axis_option, axis_name, value_of};
 const pb_cli pb_bench_cli = {"bench", commands, options, types, &axes, aliases};
 
+/* --format has words for all its commands; fails on one that this command does not write. */
+static pb_status check_format(const pb_options *o)
+{
+    const char *words = o->command == PB_COMMAND_history ? "text|csv|svg|otava" : "text|markdown|junit";
+    char word[16];
+    for (const char *rest = words; (rest = pb_next_item(rest, '|', word, sizeof word));)
+        if (!strcmp(word, o->format)) return PB_OK;
+    return pb_fail(PB_EINVAL, "--format %s: bench %s writes only %s", o->format, commands[o->command].name, words);
+}
+
 typedef pb_status parser(const pb_cli *cli, int command, int argc, char **argv, void *fields, pb_words *args);
 
 static pb_status parse(parser *by, pb_command command, int argc, char **argv, pb_options *o)
@@ -122,7 +132,7 @@ static pb_status parse(parser *by, pb_command command, int argc, char **argv, pb
     PB_TRY(by(&pb_bench_cli, (int)command, argc, argv, o, &args));
     o->strict |= o->bisect; /* git bisect must not take an inconclusive comparison for a good commit */
     o->args = args;
-    return PB_OK;
+    return check_format(o);
 }
 
 pb_status pb_options_parse(pb_command command, int argc, char **argv, pb_options *o)

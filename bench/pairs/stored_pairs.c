@@ -113,7 +113,8 @@ static void add_row(reader *r)
                              .value = (double)NAN,
                              .samples = 2,
                              .status = PB_ROW_OK,
-                             .note = ""};
+                             .note = "",
+                             .commit = ""};
     if (t->n && !sorted(&t->rows[t->n - 1], &t->rows[t->n]))
         fail(r, PB_EINVAL, "not sorted by session, key and metric, or a second row of ", r->text[KEY]);
     t->n++;

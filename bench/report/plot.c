@@ -125,14 +125,20 @@ typedef struct figure {
 
 static void free_figure(figure *fig) { free(fig->script), free(fig->out); }
 
-static pb_status built_in(figure *fig, bool *found)
+const char *pb_plot_script_text(const char *name)
 {
     const pb_plot_script *s = pb_plot_scripts;
-    while (s->name && strcmp(s->name, fig->name) != 0) s++;
-    *found = s->name != NULL;
+    while (s->name && strcmp(s->name, name) != 0) s++;
+    return s->text;
+}
+
+static pb_status built_in(figure *fig, bool *found)
+{
+    const char *text = pb_plot_script_text(fig->name);
+    *found = text != NULL;
     if (!*found) return PB_OK;
-    fig->script_n = strlen(s->text);
-    fig->script = strdup(s->text);
+    fig->script_n = strlen(text);
+    fig->script = strdup(text);
     return fig->script ? PB_OK : pb_fail(PB_ENOMEM, "plot: no memory");
 }
 

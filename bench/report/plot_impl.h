@@ -17,6 +17,8 @@ typedef struct pb_plot_script {
     const char *name, *text;
 } pb_plot_script;
 extern const pb_plot_script pb_plot_scripts[];
+/* The text of plots/NAME.gp; NULL: the program was built without it. */
+const char *pb_plot_script_text(const char *name);
 
 typedef struct pb_drawing {
     const char *gnuplot; /* gnuplot's program */

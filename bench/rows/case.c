@@ -1,5 +1,6 @@
 /* case.c - cases and their keys: suite/name?axis=value&..., with the axes sorted by name. */
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,4 +136,9 @@ pb_status pb_case_parse(const char *key, pb_case *out)
         return pb_fail(PB_EINVAL, "'%.200s' is not a valid key; the valid form is %s", key, c.key);
     *out = c;
     return PB_OK;
+}
+
+bool pb_key_matches(const char *pattern, const char *key)
+{
+    return strpbrk(pattern, "*?[") ? fnmatch(pattern, key, 0) == 0 : strstr(key, pattern) != NULL;
 }

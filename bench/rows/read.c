@@ -19,7 +19,7 @@
 
 enum { BLOCK = 64 << 10, IGNORED = -1 };
 
-typedef enum kind { KIND_str, KIND_i64, KIND_f64, KIND_status } kind;
+typedef enum kind { KIND_str, KIND_opt, KIND_i64, KIND_f64, KIND_status } kind;
 static const struct column {
     const char *name;
     kind kind;
@@ -78,16 +78,6 @@ static void header_field(reader *r, const char *text)
     if (found == IGNORED) r->t->ignored++;
 }
 
-static void header_end(reader *r)
-{
-    for (int c = 0; c < NCOLUMNS; c++) {
-        bool found = false;
-        for (int i = 0; i < r->nfields; i++) found |= r->column[i] == c;
-        if (!found) fail(r, PB_EINVAL, "the header lacks the column ", columns[c].name);
-    }
-    r->header_done = true;
-}
-
 static void set_text(reader *r, int c, char *text, size_t n)
 {
     bool is_note = columns[c].offset == offsetof(pb_row, note);
@@ -100,6 +90,17 @@ static void set_text(reader *r, int c, char *text, size_t n)
         if (!r->last[c]) fail(r, PB_ENOMEM, "out of memory", "");
     }
     memcpy((char *)&r->row + columns[c].offset, &r->last[c], sizeof r->last[c]);
+}
+
+static void header_end(reader *r)
+{
+    for (int c = 0; c < NCOLUMNS; c++) {
+        bool found = false;
+        for (int i = 0; i < r->nfields; i++) found |= r->column[i] == c;
+        if (!found && columns[c].kind == KIND_opt) set_text(r, c, (char[1]){0}, 0);
+        else if (!found) fail(r, PB_EINVAL, "the header lacks the column ", columns[c].name);
+    }
+    r->header_done = true;
 }
 
 static void set_integer(reader *r, int c, const char *text)
@@ -149,7 +150,8 @@ static void on_field(void *bytes, size_t n, void *self)
     } else if (r->field < r->nfields && r->column[r->field] != IGNORED) {
         int c = r->column[r->field];
         switch (columns[c].kind) {
-        case KIND_str: set_text(r, c, text, n); break;
+        case KIND_str:
+        case KIND_opt: set_text(r, c, text, n); break;
         case KIND_i64: set_integer(r, c, text); break;
         case KIND_f64: set_number(r, c, text); break;
         case KIND_status: set_status(r, text); break;

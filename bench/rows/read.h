@@ -2,7 +2,8 @@
  *
  * The file is read completely or not at all: the first fault fails the read, with a message that names file and line.
  *
- * The header must name every column of columns.def, in any order. Other columns are ignored and counted. Blank lines,
+ * The header must name every column of columns.def, in any order; those of type opt may be missing, and are then empty.
+ * Other columns are ignored and counted. Blank lines,
  * CRLF and a byte order mark are accepted. These are faults:
  *   - an empty file, NUL bytes, a last line without a newline (the file was cut off);
  *   - an unclosed or misplaced quote, a wrong number of fields, a field longer than PB_FIELD_MAX bytes;

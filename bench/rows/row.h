@@ -41,12 +41,15 @@ pb_status pb_case_set(pb_case *c, const char *axis, const char *value);
 void pb_case_finish(pb_case *c);
 /* Splits a key into a case. EINVAL: not a key as pb_case_finish() writes it, for example with unsorted axes. */
 pb_status pb_case_parse(const char *key, pb_case *out);
+/* True if the key matches a pattern of the command line: a glob, or a word without *, ? and [ that the key contains. */
+bool pb_key_matches(const char *pattern, const char *key);
 
 /* ---- rows (write_csv.c writes them, read.c reads them) ------------------------------------------ */
 
 #define PB_COL_str    const char *
 #define PB_COL_i64    long long
 #define PB_COL_f64    double
+#define PB_COL_opt    const char *
 #define PB_COL_status pb_row_status
 /* One line of results.csv: a member for each line of columns.def. The row does not own its strings. */
 typedef struct pb_row {

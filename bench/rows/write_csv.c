@@ -35,6 +35,7 @@ void pb_csv_number(FILE *f, double v)
 }
 
 static void put_str(FILE *f, const char *v) { pb_csv_text(f, v); }
+static void put_opt(FILE *f, const char *v) { pb_csv_text(f, v); }
 static void put_i64(FILE *f, long long v) { fprintf(f, "%lld", v); }
 static void put_f64(FILE *f, double v) { pb_csv_number(f, v); }
 static void put_status(FILE *f, pb_row_status v) { pb_csv_text(f, pb_row_status_name(v)); }

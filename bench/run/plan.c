@@ -268,17 +268,12 @@ static pb_status plan_enumerated(pb_ctx *ctx, const pb_suite *s, bool full, cons
 
 /* ---- filtering the cases by their keys ---------------------------------------------------------------- */
 
-static bool matches(const char *glob, const char *key)
-{
-    return strpbrk(glob, "*?[") ? fnmatch(glob, key, 0) == 0 : strstr(key, glob) != NULL;
-}
-
 static bool wanted(const pb_options *o, const pb_case *c)
 {
     for (int i = 0; i < o->filter.n; i++)
-        if (matches(o->filter.v[i], c->key)) return true;
+        if (pb_key_matches(o->filter.v[i], c->key)) return true;
     for (int i = 0; i < o->args.n; i++)
-        if (matches(o->args.v[i], c->key)) return true;
+        if (pb_key_matches(o->args.v[i], c->key)) return true;
     return !o->filter.n && !o->args.n;
 }
 
@@ -366,7 +361,7 @@ static bool ceiling_wanted(const pb_options *o, const pb_case *c)
     if (!o->ceilings || strcmp(o->ceilings, "no") != 0) return true;
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < filters[k]->n; i++)
-            if (pb_key_of(filters[k]->v[i], "ceiling") && matches(filters[k]->v[i], c->key)) return true;
+            if (pb_key_of(filters[k]->v[i], "ceiling") && pb_key_matches(filters[k]->v[i], c->key)) return true;
     return false;
 }
 

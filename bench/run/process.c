@@ -15,6 +15,7 @@
 
 #include "bench/measure/emit.h"
 #include "bench/run/progress.h"
+#include "bench/run/run_json.h"
 #include "bench/run/start.h"
 #include "bench/run/supervise.h"
 #include "cli/threads.h"
@@ -131,7 +132,8 @@ static pb_status emit_end(const pb_process *l, const pb_case *c, pb_row_status s
 {
     pb_emitter emitter;
     PB_TRY(pb_emitter_open(l->dir, &emitter));
-    emitter.run_id = l->run_id, emitter.machine_id = l->machine_id, emitter.process = l->number;
+    emitter.run_id = l->run_id, emitter.machine_id = l->machine_id, emitter.commit = pb_run_commit();
+    emitter.process = l->number;
     pb_status s = pb_emit_outcome(&emitter, c, status, note);
     pb_emitter_close(&emitter);
     return s;

@@ -11,6 +11,7 @@
 #include "bench/rows/read.h"
 #include "bench/run/process.h"
 #include "bench/run/progress.h"
+#include "bench/run/run_json.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/clock.h"
 #include "kernels/engine/op.h"
@@ -214,7 +215,8 @@ pb_exit pb_process_child(const pb_options *o)
         fcntl(heartbeat.fd, F_SETFD, FD_CLOEXEC); /* a child of this process must not keep the pipe open */
     if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     if (pb_emitter_open(o->child_dir, &emitter) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    emitter.run_id = o->child_run, emitter.machine_id = o->child_machine, emitter.process = (int)o->child_process;
+    emitter.run_id = o->child_run, emitter.machine_id = o->child_machine, emitter.commit = pb_run_commit();
+    emitter.process = (int)o->child_process;
     const pb_exit code = with_time_slices(o, device, &heartbeat, &emitter);
     pb_emitter_close(&emitter);
     return code;

@@ -36,7 +36,8 @@ static pb_row figure(const char *run, int process, const char *key, const char *
                     .value = value * (1 + 1e-3 * process),
                     .samples = 10,
                     .status = PB_ROW_OK,
-                    .note = ""};
+                    .note = "",
+                    .commit = ""};
 }
 
 static void write_process(FILE *f, const char *run, int process, size_t cases, double slower)

@@ -197,7 +197,7 @@ class Rows:
         self.bad += status in ("failed", "wrong")
         row = dict(bench_version=self.version, run_id="peer", machine_id="unknown", process=0, key=key, metric=metric,
                    unit=self.metrics[metric][1], better=self.metrics[metric][2], value=f"{value:.9g}" if finite else "",
-                   samples=samples, status=status, note=self.note if note is None else note)
+                   samples=samples, status=status, note=self.note if note is None else note, commit="")
         file = open(self.path, "a", newline="") if self.path else sys.stdout
         csv.DictWriter(file, self.columns, lineterminator="\n").writerow({c: row[c] for c in self.columns})
         file.flush()

@@ -8,7 +8,7 @@ rows() { tail -n +2 "$1/results.csv"; } # rows DIR: the rows of its results
 count() { rows "$1" | grep -cF -e "$2"; } # count DIR TEXT: number of rows that contain the text
 whole() { # whole DIR: must have one header, and all columns in every row
     [[ $(grep -c '^bench_version,' "$1/results.csv") -eq 1 ]] || fail "$1: the header is missing or repeated"
-    [[ $(sed 's/"[^"]*"//g' "$1/results.csv" | awk -F, 'NF != 12' | wc -l) -eq 0 ]] ||
+    [[ $(sed 's/"[^"]*"//g' "$1/results.csv" | awk -F, 'NF != 13' | wc -l) -eq 0 ]] ||
         fail "$1: a line has the wrong number of fields"
     [[ -z $(tail -c 1 "$1/results.csv") ]] || fail "$1: the last line has no newline"
 }

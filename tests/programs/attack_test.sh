@@ -16,6 +16,7 @@ bench run        | -          | folder |      | run --suite toy -n 1 --samples 1
 bench list       | -          | -      |      | list metrics
 bench report     | run.csv    | -      |      | report IN
 bench compare    | -          | folder |      | compare --self --suite paired --pairs 2 --max-pairs 2 --samples 2 --quiet --out OUT
+bench history    | gates.csv  | .csv   |      | history --baseline stored --gates IN --format csv --out OUT
 bench baseline   | base.csv   | folder |      | baseline save IN --reason why --gates inputs/gates.csv --baseline OUT
 bench export     | run.csv    | .txt   |      | export IN --to benchfmt --out OUT
 bench import     | nccl.txt   | folder |      | import nccl-tests IN --out OUT
@@ -36,8 +37,11 @@ cp "$source/tests/fixtures/report/results.csv" inputs/run.csv
 cp "$source/tests/fixtures/exchange/nccl.txt" inputs/
 mkdir runs && "$write_runs" "$source/tests/fixtures/compare/cases.txt" runs && cp runs/gates.csv inputs/
 # More rows than fit on a disk of 4 KB.
-awk 'NR == 1 { print } NR > 1 { for (i = 1; i < 30; i++) { row = $0; sub(/[?]/, "?a" i "=1\\&", row); print row } }' \
-    runs/base.csv >inputs/base.csv
+mkdir -p stored/m1
+for of in base:inputs/base sessions_10:stored/m1/backward; do
+    awk 'NR == 1 { print } NR > 1 { for (i = 1; i < 30; i++) { row = $0; sub(/[?]/, "?a" i "=1\\&", row); print row } }' \
+        "runs/${of%:*}.csv" >"${of#*:}.csv"
+done
 head -n 3 "$source/data/corpus.jsonl" >inputs/data.jsonl
 echo text >inputs/text
 printf 'suite,metric,better,stored_limit,ceiling,gating\npaired,kernel_time,lower,0.1,,yes\n' >baselines/gates.csv

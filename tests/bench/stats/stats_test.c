@@ -42,6 +42,19 @@ static double holm(const entry *e)
     return adjusted[(int)e->a[0]];
 }
 
+static double joint_flip(const entry *e)
+{
+    const int m = (int)e->a[1], n = (int)e->a[2];
+    pb_differences rows[MAX_ARGUMENTS];
+    double adjusted[MAX_ARGUMENTS], t;
+    for (int r = 0; r < m; r++) rows[r] = (pb_differences){e->a + 3 + r * n, n};
+    CHECK_OK(pb_joint_flip(rows, (size_t)m, 0.01, adjusted, &t));
+    assert_false(isnan(t));
+    return adjusted[(int)e->a[0]];
+}
+
+static double flip_detectable(const entry *e) { return pb_flip_detectable((int)e->a[0], e->a[1], e->a[2], e->a[3]); }
+
 static double power(const entry *e)
 {
     return pb_power(&(pb_detector){(int)e->a[0], e->a[1], e->a[2], e->a[3]}, e->a[4]);
@@ -89,10 +102,27 @@ static const struct {
     {                                                                                                                  \
 #name, name                                                                                                    \
     }
-    X(normal_tail),       X(normal_quantile), X(t_tail),     X(t_quantile),   X(beta_cdf),     X(t_test),
-    X(interval_lo),       X(interval_hi),     X(tost),       X(sign_flip),    X(holm),         X(power),
-    X(detectable),        X(rate_bound),      X(prediction), X(bootstrap_lo), X(bootstrap_hi), X(bootstrap_mean_lo),
+    X(normal_tail),
+    X(normal_quantile),
+    X(t_tail),
+    X(t_quantile),
+    X(beta_cdf),
+    X(t_test),
+    X(interval_lo),
+    X(interval_hi),
+    X(tost),
+    X(sign_flip),
+    X(holm),
+    X(power),
+    X(detectable),
+    X(rate_bound),
+    X(prediction),
+    X(bootstrap_lo),
+    X(bootstrap_hi),
+    X(bootstrap_mean_lo),
     X(bootstrap_mean_hi),
+    X(joint_flip),
+    X(flip_detectable),
 #undef X
 };
 enum { FUNCTIONS_N = sizeof functions / sizeof *functions };
@@ -199,6 +229,17 @@ static void values_not_finite_give_no_evidence(void **state)
     const pb_sample s = pb_sample_of(huge, 4);
     assert_true(isfinite(s.mean) && !isnan(s.sd));
     assert_false(isnan(pb_t_test(&s, 0)) || isnan(pb_tost(&s, 1)) || pb_sign_flip(huge, 4, 0) < 1);
+    const double holed[] = {0.1, (double)NAN, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1}, even[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    double joint[2], t;
+    CHECK_OK(pb_joint_flip((pb_differences[]){{holed, 8}, {even, 8}}, 2, 0.01, joint, &t));
+    assert_true(joint[0] == 1 && joint[1] == 1.0 / 256 && t > 0 && isfinite(t));
+    CHECK_OK(pb_joint_flip((pb_differences[]){{even, 6}}, 1, 0.01, joint, &t));
+    assert_true(joint[0] == 1.0 / 64 && t == HUGE_VAL); /* 2^-6 is above 0.01 */
+    CHECK_OK(pb_joint_flip(NULL, 0, 0.01, joint, &t));
+    CHECK_FAILS(pb_joint_flip((pb_differences[]){{even, 25}}, 1, 0.01, joint, &t), PB_EINVAL,
+                "25 pairs, need at most 24");
+    assert_true(pb_flip_detectable(6, 0.02, 0.01, 0.95) == HUGE_VAL &&
+                pb_flip_detectable(12, HUGE_VAL, 0.01, 0.95) == HUGE_VAL);
     double p[] = {(double)NAN, 0.001}, adjusted[2];
     CHECK_OK(pb_holm(p, 2, 2, adjusted));
     assert_true(adjusted[0] == 1 && adjusted[1] == 0.002);
