@@ -8,6 +8,7 @@
 #include "bench/compare/baseline.h"
 #include "bench/compare/compare_results.h"
 #include "bench/compare/exact_store.h"
+#include "bench/compare/kept_sessions.h"
 #include "bench/pairs/simulate_files.h"
 #include "bench/report/plot.h"
 #include "bench/report/run_report.h"
@@ -35,6 +36,7 @@ static pb_compare_opts compare_opts(const pb_options *o)
 {
     return (pb_compare_opts){.gates = o->gates,
                              .baselines = o->baseline,
+                             .machine = o->machine,
                              .strict = o->strict,
                              .need_verdict = o->bisect,
                              .allow_mismatch = o->allow_mismatch,
@@ -89,9 +91,10 @@ pb_exit pb_cmd_baseline(const pb_options *o)
     const pb_baseline_opts opts = {.baselines = o->baseline,
                                    .runs = o->runs,
                                    .gates = o->gates,
+                                   .machine = o->machine,
                                    .reason = o->reason,
                                    .sessions = (int)o->sessions,
-                                   .accept_regression = o->accept_regression};
+                                   .subset = o->subset || o->accept_regression};
     const struct {
         const char *word;
         pb_exit (*run)(const char *argument, const pb_baseline_opts *o, FILE *out);
@@ -139,6 +142,39 @@ static pb_exit compare_run(const pb_options *o, const char *dir)
     return explained(pb_compare_baseline(dir, &opts, stdout));
 }
 
+/* True if the run was measured as others of its keys are: these options change values, but not keys. */
+static bool comparable(const pb_options *o)
+{
+    return o->processes >= PB_ENOUGH_PROCESSES && o->threads < 0 && o->warmup < 0 && o->samples < 0 && o->min_time < 0;
+}
+
+/* Keeps the run as a session (kept_sessions.h). It is measured already, so a failure is only a warning. */
+static pb_status keep_run(const pb_options *o, const char *dir, char *said, size_t n)
+{
+    pb_table t;
+    pb_series_set set;
+    pb_gates gates = {0};
+    PB_TRY(pb_table_read(dir, &t));
+    pb_status s = pb_series_make(&t, &set);
+    if (s == PB_OK) {
+        s = pb_baseline_gates(o->baseline, o->gates, &gates);
+        if (s == PB_OK || s == PB_EPATH) s = pb_kept_add(&t, &set, &gates, said, n);
+        pb_series_free(&set);
+    }
+    pb_table_free(&t);
+    return s;
+}
+
+static void keep(const pb_options *o, const char *dir)
+{
+    char said[2 * PB_PATH_TEXT] = "";
+    if (o->no_keep || !comparable(o)) return;
+    fflush(stdout); /* as in compare_run() */
+    if (keep_run(o, dir, said, sizeof said) != PB_OK)
+        fprintf(stderr, "bench: warning: the run is not kept as a session: %s\n", pb_error());
+    else if (*said && !o->quiet) printf("kept as a session: %s\n", said);
+}
+
 pb_exit pb_after_run(const pb_options *o, const char *dir)
 {
     const pb_report_opts report = {.gate_requirements = o->gate != NULL};
@@ -146,5 +182,7 @@ pb_exit pb_after_run(const pb_options *o, const char *dir)
     if (!out) return pb_fail(PB_EIO, "/dev/null cannot be opened"), pb_complain(PB_EXIT_HARNESS);
     pb_exit code = explained(pb_report(dir, &report, out));
     if (out != stdout) fclose(out);
-    return o->no_compare ? code : pb_worse_exit(code, compare_run(o, dir));
+    if (!o->no_compare) code = pb_worse_exit(code, compare_run(o, dir));
+    keep(o, dir);
+    return code;
 }

@@ -8,6 +8,7 @@
 
 #include "bench/commands.h"
 #include "bench/compare/compare_results.h"
+#include "bench/machine/host_identity.h"
 #include "bench/pairs/pair_run.h"
 #include "bench/run/run_name.h"
 #include "os/disk.h"
@@ -381,6 +382,10 @@ static pb_exit process_pairs(const pb_options *o, pb_pair_plan *p)
     const char *other = o->require_baseline ? "--require-baseline" : o->subset ? "--subset" : NULL;
     if (other) return refuse("%s applies only to stored results, not to executables", other);
     if (o->resume && (o->args.n || o->self)) return refuse("--resume takes no BASE and CAND, and no %s", "--self");
+    /* Passed on in the environment, because an older executable does not know the option. */
+    const char *machine;
+    if (pb_host_name(o->machine, &machine) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if (machine) setenv("PB_MACHINE", machine, 1);
     return o->self ? compare_with_itself(o, p) : compare(o, p);
 }
 

@@ -8,6 +8,7 @@
 
 #include "bench/commands.h"
 #include "bench/machine/fingerprint.h"
+#include "bench/machine/host_identity.h"
 #include "bench/rows/read.h"
 #include "bench/rows/series.h"
 #include "bench/rows/write_csv.h"
@@ -35,7 +36,7 @@ typedef struct run {
     pb_attempts attempts;
     uint64_t seed;
     pb_run_name name;
-    char machine_id[PB_MACHINE_TEXT];
+    char machine_id[PB_MACHINE_TEXT], host[PB_HOST_TEXT];
 } run;
 
 /* ---- planning the cases ----------------------------------------------------------------------------- */
@@ -94,7 +95,7 @@ static void dry_run(const run *r)
 /* Takes the run id, folder and seed from the run to be resumed, and records in its run.json that it was resumed. */
 static pb_status take_up(run *r)
 {
-    PB_TRY(pb_resume_check(&r->resumed, &r->plan, r->machine_id));
+    PB_TRY(pb_resume_check(&r->resumed, &r->plan, r->machine_id, r->host));
     r->seed = r->resumed.seed;
     snprintf(r->name.run_id, sizeof r->name.run_id, "%s", r->resumed.run_id);
     snprintf(r->name.dir, sizeof r->name.dir, "%s", r->o->resume);
@@ -105,7 +106,10 @@ static pb_status take_up(run *r)
 static pb_status identify(run *r)
 {
     pb_backend_id device;
+    const char *name;
     PB_TRY(pb_backend_find(r->o->device, &device));
+    PB_TRY(pb_host_name(r->o->machine, &name));
+    pb_host_text("", name, r->host);
     json_t *fingerprint = pb_fingerprint(device, r->o->threads);
     if (!fingerprint) return PB_ENOMEM;
     json_object_set_new(json_object_get(fingerprint, "soft"), "gpu_clocks_locked",
@@ -117,6 +121,7 @@ static pb_status identify(run *r)
     if (s == PB_OK && !r->about)
         r->about = pb_run_json_make(&(pb_run_info){.run_id = r->name.run_id,
                                                    .machine_id = r->machine_id,
+                                                   .host = r->host,
                                                    .time_utc = r->name.time_utc,
                                                    .plan = &r->plan,
                                                    .options = r->o,
@@ -151,6 +156,7 @@ static pb_exit process_all(run *r, bool *stopped, bool *refused)
     pb_process l = {.dir = r->name.dir,
                     .run_id = r->name.run_id,
                     .machine_id = r->machine_id,
+                    .host = r->host,
                     .plan = &r->plan,
                     .options = r->o,
                     .seed = r->seed,

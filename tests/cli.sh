@@ -5,6 +5,10 @@ trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 # As in ctest: threads must not spin while they wait, because other tests need the processors.
 export OMP_WAIT_POLICY=passive
+# Other tests are other work, which must not mark the processes of a run as throttled.
+export PB_DISTURBANCE=ignore
+# No session is kept, unless a test names a folder for it. The user's own sessions are out of reach.
+export XDG_STATE_HOME=$dir/state PB_STATE=
 failures=0
 
 fail() { # fail TEXT...

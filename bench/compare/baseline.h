@@ -27,12 +27,13 @@
 enum { PB_BASELINE_SESSIONS = 20 };
 
 typedef struct pb_baseline_opts {
-    const char *baselines;  /* folder of the baselines; NULL: "baselines" */
-    const char *runs;       /* folder in which the newest run is looked up; NULL: "runs" */
-    const char *gates;      /* path; NULL: gates.csv in `baselines` */
-    const char *reason;     /* becomes the note of the stored rows; NULL: none */
-    int sessions;           /* sessions that an update keeps; 0: PB_BASELINE_SESSIONS */
-    bool accept_regression; /* store also what is REGRESSED or MISSING; needs a reason */
+    const char *baselines; /* folder of the baselines; NULL: "baselines" */
+    const char *runs;      /* folder in which the newest run is looked up; NULL: "runs" */
+    const char *gates;     /* path; NULL: gates.csv in `baselines` */
+    const char *machine;   /* name of the machine that measured the run, if the run names none; NULL: none */
+    const char *reason;    /* becomes the note of the stored rows; NULL: none */
+    int sessions;          /* sessions that an update keeps; 0: PB_BASELINE_SESSIONS */
+    bool subset;           /* an update stores also a run that lacks gating rows */
 } pb_baseline_opts;
 
 /* Store a run in the baseline of each of its suites, and print a line per file on `out`. run NULL: the newest run.
@@ -41,23 +42,25 @@ typedef struct pb_baseline_opts {
  *
  * Each file is replaced atomically (os/draft.h). A lock on the folder serialises concurrent calls.
  *
- * A regression is not stored by accident. Unless o->accept_regression is set, a run that is REGRESSED against the
- * stored sessions is refused with PB_EXIT_REGRESSION, and an update that lacks a gating row with PB_EXIT_INCOMPARABLE.
- * An improvement is always stored.
+ * Every complete run is stored, whatever its values are. A baseline shows how runs of this machine scatter, and it
+ * would no longer do so if slow runs were left out, or only fast ones replaced others: an unchanged program would then
+ * exceed its bounds more often than they promise. The verdicts against the sessions before are printed. A session that
+ * is to be left out, for example because of other work, is removed from the file, and the commit says why.
+ *
+ * An update that lacks a gating row is refused with PB_EXIT_INCOMPARABLE unless o->subset is set: a row that the newest
+ * session lacks can no longer be MISSING in a run.
  *
  * PB_EXIT_USAGE: the run cannot be read, was cut short, has a wrong or failed case, or a case with fewer than
- * PB_ENOUGH_PROCESSES processes; an update, or accept_regression, without a reason; an update whose run cannot be
+ * PB_ENOUGH_PROCESSES processes; an update without a reason; an update whose run cannot be
  * compared with the stored sessions, is stored already, or is older than every session that would be kept.
  * PB_EXIT_HARNESS: the machine failed, for example with a full disk. pb_error() has the message. All suites are checked
  * before the first file is written. */
 pb_exit pb_baseline_save(const char *run, const pb_baseline_opts *o, FILE *out);
 pb_exit pb_baseline_update(const char *run, const pb_baseline_opts *o, FILE *out);
-/* Prints a line per stored baseline, and a line per session if it has several. machine_id NULL: of all machines. */
+/* Prints a line per file of kept sessions (kept_sessions.h) and per stored baseline, and a line per session if it has
+ * several. machine_id NULL: of all machines. */
 pb_exit pb_baseline_show(const char *machine_id, const pb_baseline_opts *o, FILE *out);
 
-/* Makes the folder of the baselines, and locks it: an update reads a file and writes it again, so a concurrent update
- * waits here. Closing *out releases the lock. A file system without locks is used without one. EPATH, EIO. */
-pb_status pb_baseline_lock(const char *baselines, int *out);
 /* Replaces the file `path` in the folder <baselines>/<machine_id>, which is created if it does not exist, by these
  * rows. EPATH, EIO, ENOMEM. */
 pb_status pb_baseline_write(const char *baselines, const char *machine_id, const char *path, const pb_row *rows,

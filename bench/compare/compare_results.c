@@ -8,6 +8,8 @@
 #include "bench/compare/baseline.h"
 #include "bench/compare/compare_render.h"
 #include "bench/compare/exact.h"
+#include "bench/compare/kept_sessions.h"
+#include "bench/machine/host_identity.h"
 
 enum { MAX_SUITES = 32 };
 
@@ -23,14 +25,20 @@ static void close_side(side *s)
     pb_table_free(&s->t);
 }
 
-static pb_status open_side(const char *path, side *out)
+/* Reads rows. machine: the name of the machine for rows that have none; NULL: no name. */
+static pb_status read_rows(const char *path, const char *machine, pb_table *out)
 {
-    PB_TRY(pb_table_read(path, &out->t));
-    if (!out->t.n) {
-        pb_table_free(&out->t);
-        return pb_fail(PB_EINVAL, "%s: has a header but no rows", path);
-    }
-    pb_status s = pb_series_make(&out->t, &out->set);
+    PB_TRY(pb_table_read(path, out));
+    pb_status s = out->n ? PB_OK : pb_fail(PB_EINVAL, "%s: has a header but no rows", path);
+    if (s == PB_OK && machine) s = pb_host_name_rows(out, machine);
+    if (s != PB_OK) pb_table_free(out);
+    return s;
+}
+
+static pb_status open_side(const char *path, const char *machine, side *out)
+{
+    PB_TRY(read_rows(path, machine, &out->t));
+    const pb_status s = pb_series_make(&out->t, &out->set);
     if (s != PB_OK) pb_table_free(&out->t);
     return s;
 }
@@ -112,9 +120,9 @@ pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_op
 {
     side b, c;
     pb_exit e = PB_EXIT_OK;
-    pb_status s = open_side(base, &b);
+    pb_status s = open_side(base, o->machine, &b);
     if (s != PB_OK) return pb_file_exit(s);
-    s = open_side(cand, &c);
+    s = open_side(cand, o->machine, &c);
     if (s == PB_OK) {
         s = compare_sides(&b, &c, o, out, &e);
         close_side(&c);
@@ -128,7 +136,8 @@ typedef struct against {
     side run, base[MAX_SUITES]; /* stay open until the output is printed, because the verdicts point into them */
     const pb_series_set *sessions[MAX_SUITES]; /* of each suite of the run; NULL: none are stored */
     int nbase, nmissing;
-    char missing[MAX_SUITES][PB_PATH_TEXT]; /* paths of baselines that do not exist */
+    bool lacking;                           /* a suite has no baseline, although it may have kept sessions */
+    char missing[MAX_SUITES][PB_PATH_TEXT]; /* paths of baselines that do not exist, of suites without any session */
     pb_gates gates;
     pb_verdicts vs;
     pb_exact *exact;
@@ -138,13 +147,18 @@ static pb_status judge_suite(against *a, const char *suite, const pb_compare_opt
 {
     char path[PB_PATH_TEXT];
     PB_TRY(pb_baseline_path(pb_baseline_folder(o->baselines), a->run.t.rows[0].machine_id, suite, path, sizeof path));
-    if (access(path, F_OK) != 0) {
+    side *b = &a->base[a->nbase];
+    if (access(path, F_OK) == 0) PB_TRY(read_rows(path, NULL, &b->t));
+    else a->lacking = true;
+    if (pb_kept_join(&b->t, &a->run.t, &a->run.set, suite) != PB_OK)
+        fprintf(stderr, "bench: warning: kept sessions are not used: %s\n", pb_error());
+    if (!b->t.n) {
+        pb_table_free(&b->t);
         memcpy(a->missing[a->nmissing++], path, sizeof path);
         return PB_OK;
     }
-    side *b = &a->base[a->nbase];
-    PB_TRY(open_side(path, b));
     a->nbase++;
+    PB_TRY(pb_series_make(&b->t, &b->set));
     *sessions = &b->set;
     return pb_judge(&b->set, &a->run.set, &a->gates, suite, &(pb_judge_opts){o->allow_mismatch, o->subset}, &a->vs);
 }
@@ -161,7 +175,7 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_e
         PB_TRY(pb_exact_stored(a->exact, suites[i], a->sessions[i], &a->run.set, a->run.t.path, &a->vs));
     const char *notes = NULL;
     PB_TRY(pb_exact_finish(a->exact, &notes));
-    bool lacking = o->require_baseline && (a->nmissing || !n);
+    bool lacking = o->require_baseline && (a->lacking || !n);
     *e = pb_worse_exit(pb_compare_exit(a->vs.count, o), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
     pb_verdicts_sort(&a->vs);
     return pb_compare_show(&(pb_comparison){.vs = &a->vs,
@@ -182,7 +196,7 @@ pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out
 {
     against *a = calloc(1, sizeof *a);
     pb_exit e = PB_EXIT_OK;
-    pb_status s = a ? open_side(run, &a->run) : pb_fail(PB_ENOMEM, "compare: out of memory");
+    pb_status s = a ? open_side(run, o->machine, &a->run) : pb_fail(PB_ENOMEM, "compare: out of memory");
     if (s == PB_OK) {
         s = judge_run(a, o, out, &e);
         close_side(&a->run);

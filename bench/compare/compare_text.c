@@ -183,6 +183,20 @@ static void note_processes(const char *which, int processes, FILE *out)
                 processes == 1 ? "" : "es", PB_ENOUGH_PROCESSES);
 }
 
+/* Prints a note if kept sessions were compared with. */
+static void note_kept(const pb_series_set *set, FILE *out)
+{
+    int most = 0;
+    for (size_t i = 0; i < set->n; i++) {
+        int n = 0;
+        for (int k = 0; k < set->s[i].sessions; k++) n += set->s[i].session[k].kept;
+        if (n > most) most = n;
+    }
+    if (most)
+        fprintf(out, "note: %d of the sessions %s kept from earlier runs on this host\n", most,
+                most == 1 ? "was" : "were");
+}
+
 /* Prints a note if throttled processes were left out of the values. */
 static void note_throttled(const char *which, const pb_series_set *set, FILE *out)
 {
@@ -209,6 +223,7 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
     note_itself(vs, out);
     note_processes("base", vs->base_processes, out);
     note_processes("candidate", vs->cand_processes, out);
+    note_kept(c->base, out);
     note_throttled("base", c->base, out);
     note_throttled("candidate", c->cand, out);
     pb_soft_differences(c->base_name, c->cand_name, out);

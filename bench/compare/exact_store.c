@@ -1,4 +1,5 @@
 /* exact_store.c - reads and writes baselines/exact/<suite>.csv. */
+#include "bench/compare/session_file.h"
 #include "bench/compare/exact_store.h"
 
 #include <math.h>
@@ -185,7 +186,7 @@ pb_exit pb_baseline_counters(const char *run, const pb_baseline_opts *o, FILE *o
     pb_status st = run ? PB_OK : pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest);
     if (st == PB_OK) st = pb_table_read(run ? run : newest, &s->run);
     if (st == PB_OK) st = pb_series_make(&s->run, &s->set);
-    if (st == PB_OK) st = pb_baseline_lock(pb_baseline_folder(o->baselines), &lock);
+    if (st == PB_OK) st = pb_session_lock(pb_baseline_folder(o->baselines), &lock);
     if (st == PB_OK) st = store(s, o, out);
     if (lock >= 0) close(lock);
     pb_series_free(&s->set);

@@ -134,7 +134,8 @@ pb_status pb_emit(pb_emitter *e, const pb_case *c, const char *metric, double va
                       .samples = samples,
                       .status = status,
                       .note = text,
-                      .commit = e->commit};
+                      .commit = e->commit,
+                      .host = e->host};
     PB_TRY(pb_page_open(&p));
     pb_csv_row(p.f, &r);
     pb_status st = pb_page_append(&p, e->results, "results.csv");

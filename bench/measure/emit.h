@@ -8,7 +8,7 @@
  * call appends its row to the file at once, by one write(2). */
 typedef struct pb_emitter {
     int results, samples; /* descriptors of results.csv and samples.csv, opened with O_APPEND; -1: closed */
-    const char *run_id, *machine_id, *commit;
+    const char *run_id, *machine_id, *commit, *host;
     int process;                  /* index of this process within the run, from 0 */
     struct pb_measured *measured; /* [n], allocated for `room`: the rows emitted with status ok */
     int n, room;
@@ -16,7 +16,8 @@ typedef struct pb_emitter {
     bool write_failed, truncated;
 } pb_emitter;
 
-/* Opens dir/results.csv and dir/samples.csv for appending. The caller then fills run_id, machine_id, commit and process, and
+/* Opens dir/results.csv and dir/samples.csv for appending. The caller then fills run_id, machine_id, commit, host and
+ * process, and
  * closes *out. EPATH: a file cannot be opened. */
 pb_status pb_emitter_open(const char *dir, pb_emitter *out);
 void pb_emitter_close(pb_emitter *e);

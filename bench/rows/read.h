@@ -24,6 +24,7 @@ typedef struct pb_table {
     char path[PB_PATH_TEXT]; /* the file that was read */
     pb_row *rows;
     size_t n;
+    size_t kept;                /* the last rows, of kept sessions that were added to a baseline (kept_sessions.h) */
     size_t ignored;             /* number of unknown columns */
     pb_strings *strings, *keys; /* own the rows' text; `keys` holds the column `key` */
 } pb_table;

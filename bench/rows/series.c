@@ -57,6 +57,7 @@ static const char *refutation(const pb_row *r)
 typedef struct figures {
     double *all, *value; /* values of the series; values of the current session */
     pb_session *session; /* the first free element of the set's sessions */
+    const pb_row *kept;  /* the table's first row of a kept session */
 } figures;
 
 /* Adds one row to the series. `r` is the series' first row that is not throttled; *mine and *all are the numbers of
@@ -96,6 +97,7 @@ static pb_series join(const pb_row *const *row, size_t n, figures f)
                    .unit = r->unit,
                    .better = r->better,
                    .machine_id = r->machine_id,
+                   .host = r->host,
                    .bench_version = r->bench_version,
                    .run_id = row[0]->run_id,
                    .status = r->status,
@@ -111,7 +113,8 @@ static pb_series join(const pb_row *const *row, size_t n, figures f)
         s.throttled += left_out;
         if (!left_out) count(&s, row[i], r, f, &mine, &figures_n);
         if (!mine || (i + 1 < n && row[i + 1]->run_id == row[i]->run_id)) continue;
-        f.session[s.sessions++] = (pb_session){row[i]->run_id, pb_median(f.value, mine)};
+        f.session[s.sessions++] =
+            (pb_session){row[i]->run_id, pb_median(f.value, mine), row[i]->host, row[i] >= f.kept};
         mine = 0;
     }
     refute(&s, row, n);
@@ -149,7 +152,7 @@ pb_status pb_series_make(const pb_table *t, pb_series_set *out)
 {
     const pb_row **rows = malloc((t->n + 1) * sizeof *rows);
     figures f = {malloc((t->n + 1) * sizeof *f.all), malloc((t->n + 1) * sizeof *f.value),
-                 malloc((t->n + 1) * sizeof *f.session)};
+                 malloc((t->n + 1) * sizeof *f.session), t->rows + (t->n - t->kept)};
     *out = (pb_series_set){malloc((t->n + 1) * sizeof *out->s), 0, f.session};
     pb_status s = rows && f.all && f.value && f.session && out->s
                       ? fill(t, rows, f, out)
@@ -193,7 +196,9 @@ const char *pb_newest_session(const pb_series_set *set, size_t from, size_t to)
     const char *newest = "";
     for (size_t i = from; i < to; i++) {
         const pb_series *s = &set->s[i];
-        const char *last = s->sessions ? s->session[s->sessions - 1].run_id : "";
+        int n = s->sessions;
+        while (n && s->session[n - 1].kept) n--;
+        const char *last = n ? s->session[n - 1].run_id : "";
         if (last != newest && strcmp(last, newest) > 0) newest = last;
     }
     return newest;

@@ -69,7 +69,8 @@ static _Noreturn void become_child(const void *self, int pipe_fd)
     const pb_options *o = l->options;
     const char *own[] = {"bench",           "run",         "--child-dir",     l->dir, "--child-run",      l->run_id,
                          "--child-machine", l->machine_id, "--child-process", number, "--child-pipe",     fd,
-                         "--child-seed",    seed,          "--child-first",   first,  "--child-deadline", deadline};
+                         "--child-seed",    seed,          "--child-first",   first,  "--child-deadline", deadline,
+                         "--child-host",    l->host};
     enum { OWN = sizeof own / sizeof *own };
     const char **argv = calloc((size_t)o->argc + OWN + 1, sizeof *argv);
     if (!argv) _exit(PB_EXIT_HARNESS);
@@ -132,8 +133,8 @@ static pb_status emit_end(const pb_process *l, const pb_case *c, pb_row_status s
 {
     pb_emitter emitter;
     PB_TRY(pb_emitter_open(l->dir, &emitter));
-    emitter.run_id = l->run_id, emitter.machine_id = l->machine_id, emitter.commit = pb_run_commit();
-    emitter.process = l->number;
+    emitter.run_id = l->run_id, emitter.machine_id = l->machine_id, emitter.host = l->host;
+    emitter.commit = pb_run_commit(), emitter.process = l->number;
     pb_status s = pb_emit_outcome(&emitter, c, status, note);
     pb_emitter_close(&emitter);
     return s;

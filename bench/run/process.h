@@ -8,7 +8,7 @@
 #include "bench/run/plan.h"
 
 typedef struct pb_process {
-    const char *dir, *run_id, *machine_id;
+    const char *dir, *run_id, *machine_id, *host;
     const pb_plan *plan;
     const pb_options *options;
     uint64_t seed;

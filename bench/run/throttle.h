@@ -5,7 +5,11 @@
  * `throttled`, with the reason as note. Their values are used only if all processes of the row were throttled
  * (series.h). Rows of status pass, fail, wrong and others keep their status, because throttling does not affect
  * correctness. The retry is a new process with the next free number. There are at most --throttle-retries retries of a
- * process; the rows of each throttled attempt stay in the file. */
+ * process (2); the rows of each throttled attempt stay in the file.
+ *
+ * A process from which other work took CPU time (disturbance.h) is throttled too. Other work may last longer than a
+ * run, so without --throttle-retries a run has at most one retry for it, and only if no process was repeated before.
+ * There is no such retry when --budget leaves no time for it: the run is complete without. */
 #ifndef PB_THROTTLE_H
 #define PB_THROTTLE_H
 #include <jansson.h>

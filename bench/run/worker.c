@@ -215,7 +215,8 @@ pb_exit pb_process_child(const pb_options *o)
         fcntl(heartbeat.fd, F_SETFD, FD_CLOEXEC); /* a child of this process must not keep the pipe open */
     if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     if (pb_emitter_open(o->child_dir, &emitter) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    emitter.run_id = o->child_run, emitter.machine_id = o->child_machine, emitter.commit = pb_run_commit();
+    emitter.run_id = o->child_run, emitter.machine_id = o->child_machine, emitter.host = o->child_host;
+    emitter.commit = pb_run_commit();
     emitter.process = (int)o->child_process;
     const pb_exit code = with_time_slices(o, device, &heartbeat, &emitter);
     pb_emitter_close(&emitter);

@@ -37,7 +37,8 @@ static pb_row figure(const char *run, int process, const char *key, const char *
                     .samples = 10,
                     .status = PB_ROW_OK,
                     .note = "",
-                    .commit = ""};
+                    .commit = "",
+                    .host = "self-compare/"};
 }
 
 static void write_process(FILE *f, const char *run, int process, size_t cases, double slower)

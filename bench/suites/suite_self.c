@@ -83,7 +83,8 @@ static pb_status open_rows(const pb_case *c, const pb_emitter *like, rows *r)
     PB_TRY(pb_results_create(r->dir));
     PB_TRY(pb_emitter_open(r->dir, &r->emitter));
     r->c = c;
-    r->emitter.run_id = like->run_id, r->emitter.machine_id = like->machine_id, r->emitter.commit = like->commit;
+    r->emitter.run_id = like->run_id, r->emitter.machine_id = like->machine_id, r->emitter.host = like->host;
+    r->emitter.commit = like->commit;
     r->emitter.process = like->process;
     return PB_OK;
 }

@@ -1,4 +1,4 @@
-/* format.c - formats values and the labels of cases. */
+/* format.c - formats values and the labels of cases, and hashes text. */
 #include "bench/text/format.h"
 
 #include <math.h>
@@ -199,4 +199,11 @@ void pb_axes_set_label(pb_axes_set *s, const char *key, char *out, size_t n)
 {
     int used = s->n > 1 ? snprintf(out, n, "%.*s: ", (int)strcspn(key, "/"), key) : 0;
     pb_axes_label(pb_axes_of(s, key), key, out + used, n - (size_t)used);
+}
+
+unsigned pb_text_hash(const char *text)
+{
+    unsigned h = 2166136261u;
+    for (; *text; text++) h = (h ^ (unsigned char)*text) * 16777619u;
+    return h;
 }

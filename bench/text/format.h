@@ -1,5 +1,5 @@
 /* format.h - formats values for people, with SI prefix, three digits and unit, and shortens the keys of cases to the
- * axes that differ. */
+ * axes that differ. Also hashes text. */
 #ifndef PB_FORMAT_H
 #define PB_FORMAT_H
 #include <stdio.h>
@@ -20,6 +20,9 @@ double pb_percent(double ratio, double digit);
 /* Formats a change for the worse, given as a natural logarithm: "15 %", "x 12"; "none" for +inf. `space` is printed
  * between figure and unit. */
 void pb_worsening(char out[PB_FIGURE_TEXT], double change, const char *space);
+
+/* The 32-bit FNV-1a hash of a text. */
+unsigned pb_text_hash(const char *text);
 
 /* The axes of a suite's cases, and which of them vary. Keys must have the form that the reader of results.csv accepts.
  * Axes in excess of PB_AXES_SEEN count as varying. */

@@ -38,7 +38,7 @@ static void put_header(FILE *f, bool other_layout)
 #undef COL
     };
     if (other_layout) fputs("\xef\xbb\xbf", f);
-    put_line(f, &names, other_layout, "host");
+    put_line(f, &names, other_layout, "laboratory");
 }
 
 /* Copies item i of a comma-separated list, or the last item if the list is shorter, to the buffer. */
@@ -52,7 +52,7 @@ static const char *item(const char *list, int i, char *buffer, size_t size)
 /* Writes the row of process or session i. */
 static void put_row(FILE *f, const pb_made_run *run, const char *id, const pb_run_row *row, int i)
 {
-    char key[256], session[32], number[16], version[16];
+    char key[256], session[32], number[16], version[16], host[64];
     const pb_run_value *v = &row->v[i];
     const char *sharp = strchr(row->key, '#');
     if (!strcmp(v->text, ".")) return;
@@ -73,6 +73,7 @@ static void put_row(FILE *f, const pb_made_run *run, const char *id, const pb_ru
         .samples = row->samples,
         .status = v->status,
         .note = v->note,
+        .host = item(run->hosts, i, host, sizeof host),
     };
     put_line(f, &x, run->other_layout, "a \"quoted\", name");
 }

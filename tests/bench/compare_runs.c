@@ -236,11 +236,13 @@ static pb_status inherit(const reader *r, pb_made_run *run, const char *other)
 static pb_status set_run(const reader *r, pb_made_run *run, const char *word)
 {
     const char *count = named(word, "count"), *id = named(word, "id"), *machine = named(word, "machine");
+    const char *hosts = named(word, "host");
     const char *version = named(word, "version"), *samples = named(word, "samples"), *cut = named(word, "cut");
     const int most = run->count;
     if (id) run->ids = id;
     else if (machine) run->machine = machine;
     else if (version) run->versions = version;
+    else if (hosts) run->hosts = hosts;
     else if (samples) run->samples = samples;
     else if (cut) return read_count(r, cut, &run->cut);
     else if (!strcmp(word, "layout=other")) run->other_layout = true;
@@ -252,7 +254,8 @@ static pb_status set_run(const reader *r, pb_made_run *run, const char *word)
 static pb_status read_run(const reader *r, char *const *w)
 {
     pb_compare_table *t = r->t;
-    pb_made_run run = {.name = w[1], .machine = "m1", .samples = "0", .ids = "r1", .versions = PB_BENCH_VERSION};
+    pb_made_run run = {
+        .name = w[1], .machine = "m1", .samples = "0", .ids = "r1", .versions = PB_BENCH_VERSION, .hosts = ""};
     run.sessions = !strcmp(w[0], "sessions"), run.file = !strcmp(w[0], "file");
     run.count = run.sessions ? PB_RUN_VALUES : 3;
     if (!run.name || find_run(r, run.name)) return refuse(r, "want a name of its own", run.name ? run.name : w[0]);

@@ -27,7 +27,7 @@ typedef struct pb_run_row {
 
 typedef struct pb_made_run {
     const char *name, *machine, *samples; /* samples: default for rows that do not give it */
-    const char *ids, *versions;           /* comma-separated run_ids and bench_versions */
+    const char *ids, *versions, *hosts;   /* comma-separated run_ids, bench_versions and hosts */
     int count;                            /* number of processes, or of sessions */
     bool sessions;                        /* true: a stored baseline; false: a run */
     bool file;                            /* true: a text file instead of a run or baseline; its lines are the rows */

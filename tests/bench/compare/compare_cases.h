@@ -68,4 +68,40 @@ static inline pb_exit against_baseline(const char *run, pb_compare_opts o, const
     return e;
 }
 
+static inline void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fputs(text, f) >= 0, 1);
+    assert_int_equal(fclose(f), 0);
+}
+
+static inline char *read_text(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = calloc(1, 1 << 16);
+    assert_non_null(f);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 16) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+/* Writes a run of one case in three processes. `day` becomes the run_id, `speed` scales the machine (1: normal).
+ * Returns the path of the file. */
+static inline const char *make_run(const char *folder, int day, double seconds, double speed, const char *version)
+{
+    static char path[128];
+    char text[4096];
+    int n = snprintf(text, sizeof text,
+                     "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note\n");
+    for (int process = 0; process < 3; process++)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "%s,202501%02d,m1,%d,ceiling/matmul?backend=cpu,matmul_rate,FLOP/s,higher,%.9g,9,ok,\n"
+                      "%s,202501%02d,m1,%d,backward/step?batch=1,backward_time,s,lower,%.9g,9,ok,\n",
+                      version, day, process, 1e11 * speed, version, day, process, seconds / speed);
+    snprintf(path, sizeof path, "%s/run.csv", folder);
+    write_text(path, text);
+    return path;
+}
 #endif

@@ -111,6 +111,38 @@ PB_FAKE_NVML_DEAD=1 run 0 dead 0
 grep -q '"gpu_unknown": "NVML does not start' dead/run.json || fail "dead: run.json does not say why"
 [[ $(outcomes dead) == '0:ok 1:ok 2:ok ' ]] || fail "dead: $(outcomes dead)"
 
+# ---- other work on the CPUs --------------------------------------------------------------------------------
+# busy CODE DIR OTHERS STEAL ARG...: runs bench while other processes use so many of two CPUs (watch_cpu.c).
+busy() {
+    local code=$1 out=$2 others=$3 steal=$4
+    shift 4
+    PB_DISTURBANCE='' PB_FAKE_OTHERS=$others PB_FAKE_STEAL=$steal PB_FAKE_NVML_DEAD=1 expect "$code" '' with "$watched" \
+        "${toy[@]}" --mode slow --samples 22 --threads 2 --out "$out" "$@" # a process takes more than a second
+}
+busy 0 idle 0.3 0
+[[ $(outcomes idle) == '0:ok 1:ok 2:ok ' ]] || fail "idle: $(outcomes idle)"
+busy 0 loaded 0,0.5,0 0
+grep -q 'process 1 was disturbed: load (others used 0.5 of 2 CPUs) (measured again)' "$dir/log" || fail "loaded: it does not say so"
+[[ $(outcomes loaded) == '0:ok 1:throttled 2:ok 3:ok:1 ' ]] || fail "loaded: $(outcomes loaded)"
+expect 0 '3 of 4 processes: 1 throttled' "$bench" report loaded
+busy 0 stolen 0 0,0,0.1,0
+[[ $(outcomes stolen) == '0:ok 1:ok 2:throttled 3:ok:2 ' ]] || fail "stolen: $(outcomes stolen)"
+grep -q '^2,.*,throttled,,steal ([0-9.]* % of the CPU time) (measured again)$' stolen/processes.csv || fail "stolen: processes.csv does not say why"
+busy 0 crowded 1 0 # other work that lasts: one retry
+[[ $(outcomes crowded) == '0:throttled 1:throttled 2:throttled 3:throttled:0 ' ]] || fail "crowded: $(outcomes crowded)"
+[[ $(grep -c '(after 0 retries)$' crowded/processes.csv) -eq 2 ]] || fail "crowded: what is kept does not say so"
+before=$(cat crowded/* | md5sum)
+PB_FAKE_OTHERS=1 expect 0 '' with "$watched" run --resume crowded
+[[ $(outcomes crowded) == '0:throttled 1:throttled 2:throttled 3:throttled:0 ' ]] || fail "crowded: resumed: $(outcomes crowded)"
+busy 0 asked 1 0 -n 1 --throttle-retries 2
+[[ $(outcomes asked) == '0:throttled 1:throttled:0 2:throttled:1 ' ]] || fail "asked: $(outcomes asked)"
+busy 0 spent 1 0 -n 1 --budget 8s --samples 80 # complete, although nothing is left for a retry
+[[ $(outcomes spent) == '0:throttled ' ]] || fail "spent: $(outcomes spent)"
+busy 0 single 0.9 0 -n 1 --threads 1 # the second CPU was idle
+[[ $(outcomes single) == '0:ok ' ]] || fail "single: $(outcomes single)"
+PB_FAKE_OTHERS=1 expect 0 '' "$watched" "${toy[@]}" --mode slow --samples 22 --out ignored -n 1
+[[ $(outcomes ignored) == '0:ok ' ]] || fail "ignored: PB_DISTURBANCE=ignore does not hold"
+
 # ---- results.csv only grows -------------------------------------------------------------------------------
 # Every state of results.csv that can be seen while a run measures is a beginning of its last one, in the same file.
 rm -f "$PB_FAKE_NVML_STATE"

@@ -29,4 +29,19 @@ same governor "$(cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor 2>/de
 # The fingerprint holds the machine's name too: the same one as the run and its rows.
 [[ $(grep -c "\"machine_id\": *\"$(field machine_id)\"" run/run.json) -eq 2 ]] || fail 'machine_id is not in run.json twice'
 grep -q ",$(field machine_id)," run/results.csv || fail 'results.csv has another machine_id'
+
+# Every row names the host. The text is unverified on a virtual machine, and a name makes it verified.
+host=$(field host) # "?" or "/", and the hash
+[[ $host =~ ^[?/]([0-9a-f]{8})?$ ]] || fail "run.json has host '$host'"
+! grep -q '^flags.* hypervisor' /proc/cpuinfo || [[ $host == \?* ]] || fail "a virtual machine is verified: $host"
+[[ $(tail -n +2 run/results.csv | sed 's/.*,//' | sort -u) == "$host" ]] || fail "results.csv has other hosts than $host"
+once=("$bench" --suite toy --filter mode=fine --processes 1 --samples 1 --no-compare -q)
+expect 0 '' env PB_MACHINE=rack "${once[@]}" --out by-variable
+expect 0 '' env PB_MACHINE=rack "${once[@]}" --machine pool.a_1-b --out by-option
+expect 2 "PB_MACHINE a/b: the name of a machine" env PB_MACHINE=a/b "${once[@]}" --out wrong
+expect 2 "--machine ..: the name of a machine" "${once[@]}" --machine .. --out wrong
+[[ ! -e wrong ]] || fail 'a run with a wrong name left a folder'
+grep -q "\"host\": \"rack/${host:1}\"" by-variable/run.json || fail 'PB_MACHINE does not name the machine in run.json'
+[[ $(tail -n 1 by-variable/results.csv) == *,"rack/${host:1}" ]] || fail 'PB_MACHINE does not name the machine of the rows'
+[[ $(tail -n 1 by-option/results.csv) == *,"pool.a_1-b/${host:1}" ]] || fail '--machine does not override PB_MACHINE'
 exit "$failures"

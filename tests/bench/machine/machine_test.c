@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "bench/machine/disturbance.h"
 #include "bench/machine/doctor.h"
 #include "bench/machine/fingerprint.h"
 #include "bench/run/throttle.h"
@@ -43,7 +44,8 @@ static void the_host_state_is_read_from_its_files(void **state)
     assert_true(isnan(none.load) && isnan(none.steal_total_s) && isnan(none.turbo) && isnan(none.quota_cpus));
     assert_true(isnan(none.throttle_total) && isnan(none.swap_used) && isnan(none.nodes) && !*none.governor);
     put("/proc/loadavg", "1.50 0.7 0.3 1/100 7\n");
-    put("/proc/stat", "cpu  100 0 200 900 0 0 0 300 0 0\n");
+    put("/proc/stat", "cpu  100 0 200 900 0 0 0 300 0 0\ncpu0 10 0 20 0 0 0 0 30 0 0\ncpu2 1 2 3 9 9 4 5 6 7 8\n"
+                      "cpu3 9 9 9 9 9 9 9 9 9 9\nintr 9\n");
     put("/proc/meminfo", "MemTotal: 9 kB\nSwapTotal:    4096 kB\nSwapFree: 1024 kB\n");
     put("/proc/vmstat", "pswpin 3\npswpout 4\n");
     put("/proc/cpuinfo", "flags\t\t: fpu hypervisor avx\n");
@@ -65,6 +67,7 @@ static void the_host_state_is_read_from_its_files(void **state)
     const pb_host_state s = pb_host_read(test_folder);
     const double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
     near(s.load, 1.5), near(s.steal_total_s, 300 * tick), near(s.busy_total_s, 600 * tick);
+    near(s.usable_steal_total_s, 36 * tick), near(s.usable_busy_total_s, 81 * tick); /* CPUs 0 to 2 */
     near(s.swap_used, 3072 * 1024), near(s.swap_moves_total, 7), near(s.quota_cpus, 1.5);
     near(s.quota_throttled_total_s, 2.5), near(s.nodes, 2), near(s.cpus, 3), near(s.usable_cpus, 3);
     near(s.cpu_hz_least, 2.4e9), near(s.cpu_hz_most, 3.6e9), near(s.throttle_total, 7);
@@ -80,6 +83,43 @@ static void the_host_state_is_read_from_its_files(void **state)
     put("/proc/cpuinfo", "cpu MHz\t\t: 2500.500\ncache size\t: 1 KB\ncpu MHz\t\t: 2100.000\n");
     const pb_host_state virtual_host = pb_host_read(test_folder);
     near(virtual_host.cpu_hz_least, 2.1e9), near(virtual_host.cpu_hz_most, 2.5005e9);
+}
+
+/* ---- other work --------------------------------------------------------------------------------------------- */
+
+/* The reason for a process of `seconds` that used `own` CPU seconds, while the machine used `busy` and lost `steal`. */
+static const char *disturbed_by(double seconds, double own, double busy, double steal, double cpus, long threads)
+{
+    static char why[100];
+    const pb_cpu_use before = {.seconds = 100,
+                               .own_total_s = 50,
+                               .host = {.usable_busy_total_s = 1000, .usable_steal_total_s = 10, .usable_cpus = cpus}};
+    pb_cpu_use after = before;
+    after.seconds += seconds, after.own_total_s += own;
+    after.host.usable_busy_total_s += busy, after.host.usable_steal_total_s += steal;
+    pb_disturbance(&before, &after, threads, why, sizeof why);
+    return why;
+}
+
+static void other_work_counts_when_it_takes_cpu_time(void **state)
+{
+    const double none = (double)NAN;
+    (void)state;
+    assert_string_equal(disturbed_by(10, 16, 19.9, 0, 2, 2), "");
+    assert_string_equal(disturbed_by(10, 16, 20.1, 0, 2, 2), "load (others used 0.4 of 2 CPUs)");
+    assert_string_equal(disturbed_by(10, 15, 20.1, 0.15, 2, 2), "load (others used 0.5 of 2 CPUs)");
+    assert_string_equal(disturbed_by(10, 10, 21, 0, 2, 1), ""); /* one CPU was free for the others */
+    assert_string_equal(disturbed_by(10, 7, 20, 0, 2, 1), "load (others used 1.3 of 2 CPUs)");
+    assert_string_equal(disturbed_by(10, 7, 20, 0, 2, 8), "load (others used 1.3 of 2 CPUs)");
+    assert_string_equal(disturbed_by(10, 20, 20.5, 0.3, 2, 2), "steal (1.5 % of the CPU time)");
+    assert_string_equal(disturbed_by(10, 20, 20.5, 0.2, 2, 2), "");
+    assert_string_equal(disturbed_by(10, 10, 20, 2, 2, 2),
+                        "load (others used 0.8 of 2 CPUs), steal (10.0 % of the CPU time)");
+    assert_string_equal(disturbed_by(0.9, 0, 1.8, 1, 2, 2), ""); /* too short to tell */
+    assert_string_equal(disturbed_by(10, 0, none, none, 2, 2), "");
+    assert_string_equal(disturbed_by(10, 0, 20, 2, none, 2), "steal (10.0 % of the CPU time)");
+    assert_true(pb_is_disturbance("load (others") && pb_is_disturbance("steal (1"));
+    assert_false(pb_is_disturbance("cpu_thermal, load (others") || pb_is_disturbance(""));
 }
 
 /* ---- checks of bench doctor --------------------------------------------------------------------------------- */
@@ -324,6 +364,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_host_state_is_read_from_its_files),
+        cmocka_unit_test(other_work_counts_when_it_takes_cpu_time),
         cmocka_unit_test(a_healthy_machine_passes_every_check),
         cmocka_unit_test(every_check_reports_a_bad_reading),
         cmocka_unit_test(missing_readings_are_unknown),

@@ -96,7 +96,7 @@ static pb_emitter *emitter(void)
     CHECK_OK(pb_results_create(dir));
     CHECK_FAILS(pb_results_create(dir), PB_EPATH, "results.csv");
     CHECK_OK(pb_emitter_open(dir, &s));
-    s.run_id = "r1", s.machine_id = "m1", s.commit = "c1", s.process = 2;
+    s.run_id = "r1", s.machine_id = "m1", s.commit = "c1", s.host = "lab/0a1b2c3d", s.process = 2;
     return &s;
 }
 
@@ -124,11 +124,11 @@ static void rows_are_quoted_and_never_hold_nan(void **state)
     pb_emitter_close(s);
     assert_string_equal(
         slurp("results.csv"),
-        "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note,commit\n"
-        "2,r1,m1,2,ceiling/copy?n=1,kernel_time,s,lower,0.123456789,5,ok,\"said \"\"no\"\", twice over\",c1\n"
-        "2,r1,m1,2,ceiling/copy?n=1,error,1,none,,0,failed,the value is not finite,c1\n"
-        "2,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,,0,wrong,why,c1\n"
-        "2,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,2e+10,3,ok,,c1\n");
+        "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note,commit,host\n"
+        "2,r1,m1,2,ceiling/copy?n=1,kernel_time,s,lower,0.123456789,5,ok,\"said \"\"no\"\", twice over\",c1,lab/0a1b2c3d\n"
+        "2,r1,m1,2,ceiling/copy?n=1,error,1,none,,0,failed,the value is not finite,c1,lab/0a1b2c3d\n"
+        "2,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,,0,wrong,why,c1,lab/0a1b2c3d\n"
+        "2,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,2e+10,3,ok,,c1,lab/0a1b2c3d\n");
 }
 
 static void timings_leave_their_samples(void **state)
@@ -159,11 +159,12 @@ static void a_warm_up_too_short_is_in_the_note(void **state)
     t.n = 14;
     CHECK_OK(pb_emit_timing(s, a_case(), "kernel_time", &t, "of 14"));
     pb_emitter_close(s);
-    assert_non_null(
-        strstr(slurp("results.csv"), "s,lower,2,15,ok,warm-up suspect: first third 2e+02 % slower than the last,c1\n"));
     assert_non_null(strstr(slurp("results.csv"),
-                           "1.5,15,ok,of 2 MiB; warm-up suspect: first third 2e+02 % slower than the last,c1\n"));
-    assert_non_null(strstr(slurp("results.csv"), "s,lower,2,14,ok,of 14,c1\n"));
+                           "s,lower,2,15,ok,warm-up suspect: first third 2e+02 % slower than the last,c1,lab/0a1b2c3d\n"));
+    assert_non_null(
+        strstr(slurp("results.csv"),
+               "1.5,15,ok,of 2 MiB; warm-up suspect: first third 2e+02 % slower than the last,c1,lab/0a1b2c3d\n"));
+    assert_non_null(strstr(slurp("results.csv"), "s,lower,2,14,ok,of 14,c1,lab/0a1b2c3d\n"));
 }
 
 static void a_full_disk_is_an_error(void **state)
@@ -205,8 +206,8 @@ static void an_interrupt_ends_the_current_sample_and_keeps_the_rest(void **state
     assert_int_equal(t.n, 0);
     CHECK_OK(pb_emit_timing(s, a_case(), "kernel_time", &t, NULL));
     pb_emitter_close(s);
-    assert_non_null(strstr(slurp("results.csv"), "s,lower,2,3,truncated,interrupted after 3 samples,c1\n"));
-    assert_non_null(strstr(slurp("results.csv"), "s,lower,,0,truncated,interrupted after 0 samples,c1\n"));
+    assert_non_null(strstr(slurp("results.csv"), "s,lower,2,3,truncated,interrupted after 3 samples,c1,lab/0a1b2c3d\n"));
+    assert_non_null(strstr(slurp("results.csv"), "s,lower,,0,truncated,interrupted after 0 samples,c1,lab/0a1b2c3d\n"));
     assert_true(s->truncated);
 }
 

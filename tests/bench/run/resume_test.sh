@@ -140,6 +140,7 @@ edited() { # edited WHAT BY TEXT: --resume must give TEXT after sed has replaced
 edited '"commit": "[^"]*"' '"commit": "0"' 'the run was started by commit 0'
 edited '"bench_version": "[^"]*"' '"bench_version": "0"' 'version 0; this program is'
 edited '"machine_id": "[^"]*"' '"machine_id": "other"' 'the run was started on other'
+edited '"host": "[^"]*"' '"host": "other\/"' 'the run was started on the host other/'
 edited '"seed": [0-9]*' '"seed": 9' 'its cases differ'
 edited '"--suite"' '7' 'an element that is not a string'
 edited '"run",' '"compare",' 'does not begin with bench run'
@@ -166,19 +167,19 @@ marked() { # marked LINE TEXT: --resume must give TEXT when progress.csv has onl
     rm -r edited
 }
 rows_before=$(cat whole/results.csv whole/samples.csv whole/run.json | md5sum)
-marked 0,9,96,38 'process 0, case 9; there are 2 processes of 6 cases'
-marked 3,0,96,38 'process 3, case 0; there are 2 processes'
-marked 2,1,96,38 'process 2, case 1; there are 2 processes'
-marked 4294967296,0,96,38 'progress.csv:2: need process,case,results,samples'
+marked 0,9,101,38 'process 0, case 9; there are 2 processes of 6 cases'
+marked 3,0,101,38 'process 3, case 0; there are 2 processes'
+marked 2,1,101,38 'process 2, case 1; there are 2 processes'
+marked 4294967296,0,101,38 'progress.csv:2: need process,case,results,samples'
 marked 0,0,9223372036854775808,38 'progress.csv:2: need'
-marked -1,0,96,38 'progress.csv:2: need'
-marked 0,0,96,38,5 'progress.csv:2: need'
+marked -1,0,101,38 'progress.csv:2: need'
+marked 0,0,101,38,5 'progress.csv:2: need'
 marked 0,0,90,38 'results.csv: no line ends at byte 90'
-marked 0,0,96,37 'samples.csv: no line ends at byte 37'
+marked 0,0,101,37 'samples.csv: no line ends at byte 37'
 marked 0,0,0,38 'the first 0 are complete'
 marked "0,0,$(stat -c %s whole/results.csv),38" 'a row of process 0 is among the rows of processes before 0'
-marked 1,0,96,38 'process 1 is next, but results.csv lacks cases of process 0'
-marked $'0,0,96,38\n1,0,96,38' 'process 1 is next, but rows of process 0 would be cut off'
+marked 1,0,101,38 'process 1 is next, but results.csv lacks cases of process 0'
+marked $'0,0,101,38\n1,0,101,38' 'process 1 is next, but rows of process 0 would be cut off'
 [[ $(cat whole/* | md5sum) == "$before" ]] || fail "whole: a refused call changed it"
 
 # forged LINE...: a run with three of the six cases of process 0, and a progress.csv with these lines; SIZES becomes the
@@ -191,7 +192,7 @@ forged() {
     (echo process,case,results,samples && printf '%s\n' "${@//SIZES/$sizes}") >edited/progress.csv
     rows_before=$(cat edited/* | md5sum)
 }
-for lines in '1,0,SIZES' '0,0,96,38 0,3,SIZES 1,0,SIZES' '0,0,96,38 1,0,SIZES'; do
+for lines in '1,0,SIZES' '0,0,101,38 0,3,SIZES 1,0,SIZES' '0,0,101,38 1,0,SIZES'; do
     # shellcheck disable=SC2086 # one word a line
     forged $lines
     expect 2 'process 1 is next, but results.csv lacks cases of process 0' "$fixture" run --resume edited
@@ -200,8 +201,8 @@ for lines in '1,0,SIZES' '0,0,96,38 0,3,SIZES 1,0,SIZES' '0,0,96,38 1,0,SIZES'; 
 done
 # A process that died before its first case has no rows, and the next one follows.
 cp -r whole edited
-truncate -s 96 edited/results.csv && truncate -s 38 edited/samples.csv
-printf 'process,case,results,samples\n0,0,96,38\n1,0,96,38\n' >edited/progress.csv
+truncate -s 101 edited/results.csv && truncate -s 38 edited/samples.csv
+printf 'process,case,results,samples\n0,0,101,38\n1,0,101,38\n' >edited/progress.csv
 fine "$fixture" run --resume edited
 [[ $(tail -n +2 edited/results.csv | cut -d, -f4 | sort -u) == 1 ]] || fail "edited: not the rows of process 1"
 rm -r edited
