@@ -125,7 +125,8 @@ static pb_status put_counter(storing *s, const pb_series *c, FILE *out)
                   .better = c->better,
                   .value = c->median,
                   .status = PB_ROW_OK,
-                  .note = x->listed ? c->note : s->reason},
+                  .note = x->listed ? c->note : s->reason,
+                  .commit = s->run.rows[0].commit},
         out);
     return PB_OK;
 }

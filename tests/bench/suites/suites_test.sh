@@ -36,7 +36,8 @@ common='step_time tokens_per_second'
 counters='held_peak host_syncs kernel_digest kernel_launches'
 check_metrics eager "allocations backward_time clip_time formula_flops forward_time gradient_error $counters loss loss_time \
 optimizer_time peak_memory $common"
-check_metrics graph "allocations formula_flops gradient_error graph_nodes $counters loss peak_memory record_time $common"
+check_metrics graph "allocations formula_flops gradient_error graph_nodes graph_over_eager $counters loss peak_memory \
+record_time $common"
 for mode in eager graph; do # the same formulas, kernels and memory; a step allocates nothing and never waits
     for metric in allocations host_syncs; do holds 'n == 0' n="$(value throughput mode=$mode $metric)"; done
 done
