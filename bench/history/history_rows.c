@@ -22,7 +22,8 @@ typedef struct reading {
     const pb_history_opts *o;
     pb_gates gates;
     pb_history_rows *h;
-    size_t seen; /* rows that were read, selected or not */
+    const char *folder; /* name of the machine's folder that is being read; NULL: run folders are read */
+    size_t seen;        /* rows that were read, selected or not */
 } reading;
 
 static bool matches_any(const pb_history_opts *o, const char *key)
@@ -97,9 +98,17 @@ static pb_status add_series(reading *r, const pb_table *t, const pb_series *s, c
     return PB_OK;
 }
 
+/* True if the file holds sessions: it is of a run folder, or a baseline of the machine that its folder names. Other
+ * files of the baselines hold rows of runs that documents show, or the exact counters of all machines. */
+static bool has_sessions(const reading *r, const pb_table *t)
+{
+    if (!r->folder || !t->n) return true;
+    return pb_stored(t->rows[0].run_id) && !strcmp(t->rows[0].machine_id, r->folder);
+}
+
 /* Adds the rows of a file. other_commit: the commit of rows that name none. The table is kept, because the values point
  * to its strings. */
-static pb_status add_file(reading *r, const char *path, bool stored, const char *other_commit)
+static pb_status add_file(reading *r, const char *path, const char *other_commit)
 {
     pb_series_set set;
     pb_history_rows *h = r->h;
@@ -109,7 +118,7 @@ static pb_status add_file(reading *r, const char *path, bool stored, const char 
     t = &h->table[h->tables];
     PB_TRY(pb_table_read(path, t));
     h->tables++;
-    if (stored && t->n && !pb_stored(t->rows[0].run_id)) return PB_OK; /* rows of runs that documents show */
+    if (!has_sessions(r, t)) return PB_OK;
     PB_TRY(pb_series_make(t, &set));
     pb_status s = PB_OK;
     for (size_t i = 0; i < set.n && s == PB_OK; i++) {
@@ -148,7 +157,7 @@ static pb_status each_entry(reading *r, const char *folder, pb_status (*each)(re
 static pb_status add_baseline(reading *r, const char *path)
 {
     const char *dot = strrchr(path, '.');
-    return dot && !strcmp(dot, ".csv") ? add_file(r, path, true, "") : PB_OK;
+    return dot && !strcmp(dot, ".csv") ? add_file(r, path, "") : PB_OK;
 }
 
 static bool is_folder(const char *path)
@@ -159,6 +168,7 @@ static bool is_folder(const char *path)
 
 static pb_status add_machine(reading *r, const char *path)
 {
+    r->folder = strrchr(path, '/') + 1;
     return is_folder(path) ? each_entry(r, path, add_baseline) : PB_OK;
 }
 
@@ -187,7 +197,7 @@ static pb_status add_run(reading *r, const char *path)
     snprintf(results, sizeof results, "%s/results.csv", path);
     if (stat(results, &st) != 0) return PB_OK; /* not a run, such as the folder of a comparison */
     PB_TRY(commit_of_run(r, path, &commit));
-    return add_file(r, path, false, commit);
+    return add_file(r, path, commit);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------ */
