@@ -1,6 +1,6 @@
 /* stored_rule.c - implements the rule whose table is in stored_rule.h. */
 #include "bench/compare/stored_rule.h"
-#include "bench/stats/median.h"
+#include "bench/stats/stats.h"
 
 #include <math.h>
 

@@ -34,7 +34,7 @@
 #ifndef PB_STORED_RULE_H
 #define PB_STORED_RULE_H
 #include "bench/compare/verdict.h"
-#include "bench/stats/inference.h"
+#include "bench/stats/stats.h"
 
 #define PB_STORED_ALPHA      0.01 /* significance level: largest p that is significant */
 #define PB_STORED_MIN_EFFECT 0.01 /* least relative change that can be REGRESSED or IMPROVED */

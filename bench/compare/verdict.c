@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "bench/compare/stored_rule.h"
-#include "bench/rows/metric.h"
-#include "bench/stats/median.h"
+#include "bench/rows/rows.h"
+#include "bench/stats/stats.h"
 
 const char *const pb_verdict_names[PB_NVERDICTS] = {
 #define X(id, what) #id,

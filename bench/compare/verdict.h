@@ -17,7 +17,7 @@
 #ifndef PB_VERDICT_H
 #define PB_VERDICT_H
 #include "bench/compare/gates.h"
-#include "bench/rows/series.h"
+#include "bench/rows/rows.h"
 
 /* X(verdict, meaning), most severe first. */
 #define PB_VERDICT_MAP(X)                                                                                              \

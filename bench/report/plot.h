@@ -16,7 +16,7 @@
 #define PB_PLOT_H
 #include <stdio.h>
 
-#include "bench/rows/exits.h"
+#include "bench/rows/rows.h"
 
 typedef struct pb_plot_opts {
     const char *figure;  /* "variants", "crossover" or "attention"; NULL: "variants" */

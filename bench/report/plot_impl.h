@@ -3,7 +3,7 @@
 #define PB_PLOT_IMPL_H
 #include <stdio.h>
 
-#include "bench/rows/series.h"
+#include "bench/rows/rows.h"
 
 /* Makes s safe inside a quoted string of gnuplot: quotes, backslashes and control characters become '_'. */
 void pb_plot_plain(char *s);

@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/series.h"
-#include "bench/rows/tables.h"
-#include "bench/suites/suite.h"
+#include "bench/rows/rows.h"
+#include "bench/suites/suites.h"
 #include "cli/hint.h"
 
 enum { ITEM = 512 /* bytes of one item of a line, such as "batch=1,2,4" */, MOST_CASES = 20000 };

@@ -12,8 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/machine/host_state.h"
-#include "bench/machine/nvml.h"
+#include "bench/machine/machine.h"
 
 enum { PERIOD_NS = 500000000 }; /* between two samples */
 

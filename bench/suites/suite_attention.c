@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/attention_crossover.h"
-#include "bench/derived/requirements.h"
+#include "bench/derived/derived.h"
 #include "bench/suites/attention_requirements.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/requirements.h"
-#include "bench/derived/graph_gain.h"
+#include "bench/derived/derived.h"
 #include "bench/suites/graph_requirement.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
