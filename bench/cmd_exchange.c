@@ -13,7 +13,7 @@
 #include "os/file.h"
 #include "os/page.h"
 
-/* ---- export --------------------------------------------------------------------------------------- */
+/* ---- bench export --------------------------------------------------------------------------------- */
 
 static pb_status export_file(const char *run, const pb_export_opts *o, const char *path)
 {
@@ -30,7 +30,7 @@ static pb_status export_both(const char *run, pb_export_opts o, const char *out)
 {
     static const char *const parts[2][2] = {{"lower", "smaller"}, {"higher", "bigger"}};
     char path[PB_PATH_TEXT];
-    bool written = false; /* a run may have metrics of one direction only */
+    bool written = false; /* true: at least one file was written; a run may lack metrics of one direction */
     const char *slash = strrchr(out, '/'), *dot = strrchr(out, '.');
     if (!dot || (slash && dot < slash)) dot = out + strlen(out);
     for (int i = 0; i < 2; i++) {
@@ -61,7 +61,7 @@ pb_exit pb_cmd_export(const pb_options *o)
     return s == PB_OK ? PB_EXIT_OK : pb_complain_of(s);
 }
 
-/* ---- import --------------------------------------------------------------------------------------- */
+/* ---- bench import --------------------------------------------------------------------------------- */
 
 static pb_status read_files(const pb_options *o, pb_import *im)
 {

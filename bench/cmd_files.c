@@ -65,8 +65,8 @@ static pb_exit simulate(const pb_options *o)
     return explained(pb_simulate_files(o->args.v, o->args.n, &opts, stdout));
 }
 
-/* Without arguments: the newest run against the stored baseline. With one argument: that run against the baseline. With
- * two: the first against the second. */
+/* Compares results. Without arguments: the newest run with the stored baseline. With one argument: that run with the
+ * baseline. With two: the second (the candidate) with the first (the base). */
 pb_exit pb_cmd_compare(const pb_options *o)
 {
     const pb_compare_opts opts = compare_opts(o);
@@ -91,7 +91,10 @@ pb_exit pb_cmd_baseline(const pb_options *o)
     const struct {
         const char *word;
         pb_exit (*run)(const char *argument, const pb_baseline_opts *o, FILE *out);
-    } subcommands[] = {{"save", pb_baseline_save}, {"update", pb_baseline_update}, {"show", pb_baseline_show}};
+    } subcommands[] = {{"save", pb_baseline_save},
+                       {"update", pb_baseline_update},
+                       {"counters", pb_baseline_counters},
+                       {"show", pb_baseline_show}};
     pb_hint hint = {.word = o->args.n ? o->args.v[0] : ""};
     if (o->args.n > 2) return too_many(o, 2);
     for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
@@ -100,7 +103,7 @@ pb_exit pb_cmd_baseline(const pb_options *o)
         return code == PB_EXIT_OK ? code : pb_complain(code);
     }
     for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) pb_hint_try(&hint, subcommands[i].word);
-    pb_fail(PB_EINVAL, "baseline: the first argument must be save, update or show%s", pb_hint_text(&hint));
+    pb_fail(PB_EINVAL, "baseline: the first argument must be save, update, counters or show%s", pb_hint_text(&hint));
     return pb_complain(PB_EXIT_USAGE);
 }
 
@@ -110,8 +113,8 @@ pb_exit pb_cmd_plot(const pb_options *o)
     return o->args.n > 1 ? too_many(o, 1) : explained(pb_plot(argument(o, 0), &opts, stdout));
 }
 
-/* Without gates.csv there is nothing to compare with. That is normal outside a source tree, so the run does not
- * fail. */
+/* If gates.csv does not exist, prints that and returns true: the run cannot be compared. That is normal outside a
+ * source tree, so the run does not fail. */
 static bool nothing_to_compare_with(const pb_options *o)
 {
     char gates[PB_PATH_TEXT];

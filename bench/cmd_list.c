@@ -27,7 +27,8 @@ static void metrics(void)
         printf("%-18s %-7s %-7s %s\n", m->name, m->unit, m->better, m->what);
 }
 
-/* A line for each requirement; indented below it, its cases with what is judged of them. */
+/* Prints a line for each requirement and, indented below it, a line for each of its cases: the case and what it must
+ * fulfil. */
 static void requirements(void)
 {
     for (const pb_requirement *r = pb_requirements; r->id; r++) {

@@ -16,7 +16,7 @@
 
 enum { DEFAULT_PAIRS = 12, OPTION_WORDS = 40, NUMBER = 40 };
 
-/* ---- kinds of arguments -------------------------------------------------------------------------------- */
+/* ---- what an argument of bench compare names ----------------------------------------------------------- */
 
 typedef enum kind { RESULTS, EXECUTABLE, PAIRS } kind;
 
@@ -52,7 +52,7 @@ static kind kind_of(const char *argument, char path[PB_PATH_TEXT])
 
 static const char *const kinds[] = {"results", "an executable", "a recorded comparison"};
 
-/* ---- plan of a new comparison ---------------------------------------------------------------------------- */
+/* ---- planning a new comparison --------------------------------------------------------------------------- */
 
 static void say(json_t *words, const char *option, const char *value)
 {
@@ -247,6 +247,7 @@ static pb_compare_opts compare_opts(const pb_options *o)
     return (pb_compare_opts){.strict = o->strict,
                              .need_verdict = o->bisect,
                              .allow_mismatch = o->allow_mismatch,
+                             .baselines = o->baseline,
                              .all = o->all,
                              .format = o->format};
 }

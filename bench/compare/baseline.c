@@ -62,10 +62,11 @@ int pb_baseline_suites(const pb_series_set *set, char (*suites)[PB_AXIS_TEXT], i
 
 /* ---- writing the file -------------------------------------------------------------------------- */
 
-/* v rounded to four significant digits. */
-static double rounded(double v)
+/* v rounded to four significant digits; a count keeps all digits. */
+static double rounded(const char *metric, double v)
 {
     char text[32];
+    if (pb_exact_find(metric)) return v;
     snprintf(text, sizeof text, "%.4g", v);
     return strtod(text, NULL);
 }
@@ -95,7 +96,7 @@ static pb_row row_of(const pb_series *s, const char *run_id, const char *reason)
                     .metric = s->metric,
                     .unit = s->unit,
                     .better = s->better,
-                    .value = rounded(s->median),
+                    .value = rounded(s->metric, s->median),
                     .samples = 0,
                     .status = s->status,
                     .note = pb_baseline_derived(s->key) ? s->note : reason};
@@ -130,10 +131,13 @@ static pb_status make_machine_folder(const char *baselines, const char *machine_
     return s;
 }
 
-static pb_status replace(const char *path, const pb_row *rows, size_t n)
+pb_status pb_baseline_write(const char *baselines, const char *machine_id, const char *path, const pb_row *rows,
+                            size_t n)
 {
     char *text = NULL;
     size_t length = 0;
+    PB_TRY(pb_make_folder(baselines));
+    PB_TRY(make_machine_folder(baselines, machine_id));
     FILE *f = open_memstream(&text, &length);
     if (!f) return pb_fail(PB_ENOMEM, "baseline: out of memory");
     pb_csv_header(f);
@@ -326,8 +330,7 @@ static pb_status store(storing *s, FILE *out)
     }
     for (int i = 0; i < n; i++) {
         const target *t = &s->target[i];
-        PB_TRY(make_machine_folder(folder_of(s->o), s->set.s[0].machine_id));
-        PB_TRY(replace(t->path, t->rows, t->n));
+        PB_TRY(pb_baseline_write(folder_of(s->o), s->set.s[0].machine_id, t->path, t->rows, t->n));
         fprintf(out, "saved %s: %zu rows, %d session%s", t->path, t->n, t->sessions, t->sessions == 1 ? "" : "s");
         if (t->dropped) fprintf(out, " (%d older dropped)", t->dropped);
         fprintf(out, ", the newest from %s\n", s->run.path);

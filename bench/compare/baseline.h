@@ -3,7 +3,8 @@
  * A baseline has the columns of results.csv, and one row per session, key and metric:
  *
  *   run_id   "baseline:" followed by the run_id of the run that became this session
- *   value    the median over the run's processes, with four digits, so that diffs are readable
+ *   value    the median over the run's processes, with four digits, so that diffs are readable (exact
+ *            counters: with all digits)
  *   process  the number of these processes
  *   note     the reason why the session was stored
  *
@@ -52,6 +53,11 @@ pb_exit pb_baseline_save(const char *run, const pb_baseline_opts *o, FILE *out);
 pb_exit pb_baseline_update(const char *run, const pb_baseline_opts *o, FILE *out);
 /* Prints a line per stored baseline, and a line per session if it has several. machine_id NULL: of all machines. */
 pb_exit pb_baseline_show(const char *machine_id, const pb_baseline_opts *o, FILE *out);
+
+/* Replaces the file `path` in the folder <baselines>/<machine_id>, which is created if it does not exist, by these
+ * rows. EPATH, EIO, ENOMEM. */
+pb_status pb_baseline_write(const char *baselines, const char *machine_id, const char *path, const pb_row *rows,
+                            size_t n);
 
 static inline const char *pb_baseline_folder(const char *baselines) { return baselines ? baselines : "baselines"; }
 /* Reads the gates from the file `gates`; NULL: from gates.csv in the folder `baselines`. */

@@ -54,6 +54,7 @@ static void headline(const pb_comparison *c, FILE *out)
         comma = ", ";
     }
     if (!*comma && all) fprintf(out, "no regression in %d gating row%s", all, all == 1 ? "" : "s");
+    else if (!*comma && c->counters) fputs("no exact counter is worse", out);
     else if (!*comma) fputs(c->nmissing ? "no baseline to compare with" : "no row gates", out);
     fprintf(out, " (exit %d)\n\n", (int)c->exit);
     for (int i = 0; i < PB_NVERDICTS; i++) {

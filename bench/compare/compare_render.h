@@ -36,6 +36,8 @@ typedef struct pb_comparison {
     bool all;      /* text: show every row, with its detectable change */
     bool explain;  /* text: print the reason of each verdict under its row */
     pb_exit exit;
+    const char *exact; /* notes on exact counters (exact.h), complete lines; NULL: none */
+    bool counters;     /* exact counters were compared */
     const char *notes; /* for pairs: complete lines, which replace the notes on stored results; NULL: stored results */
 } pb_comparison;
 

@@ -7,6 +7,7 @@
 
 #include "bench/compare/baseline.h"
 #include "bench/compare/compare_render.h"
+#include "bench/compare/exact.h"
 
 enum { MAX_SUITES = 32 };
 
@@ -44,6 +45,7 @@ static pb_status markdown(const pb_comparison *c, FILE *out)
     FILE *notes = open_memstream(&text, &n);
     if (!notes) return pb_fail(PB_ENOMEM, "compare: out of memory");
     if (c->base) pb_compare_notes(c, notes);
+    else if (c->exact) fputs(c->exact, notes);
     pb_status s = fclose(notes) == 0 ? pb_compare_markdown(c, out) : pb_fail(PB_ENOMEM, "compare: out of memory");
     if (s == PB_OK && n) fprintf(out, "\n```\n%s```\n", text);
     free(text);
@@ -80,9 +82,14 @@ static pb_status compare_sides(const side *b, const side *c, const pb_compare_op
 {
     pb_gates gates;
     pb_verdicts vs = {0};
+    pb_exact *exact;
+    const char *notes = NULL;
     PB_TRY(pb_baseline_gates(o->baselines, o->gates, &gates));
+    PB_TRY(pb_exact_open(o->baselines, &exact));
     pb_status s = pb_judge(&b->set, &c->set, &gates, NULL, &(pb_judge_opts){o->allow_mismatch, o->subset}, &vs);
     if (s == PB_OK) s = pb_verdicts_decide(&vs);
+    if (s == PB_OK) s = pb_exact_two(exact, &b->set, b->t.path, &c->set, c->t.path, &vs);
+    if (s == PB_OK) s = pb_exact_finish(exact, &notes);
     if (s == PB_OK) {
         *e = pb_compare_exit(vs.count, o);
         pb_verdicts_sort(&vs);
@@ -91,9 +98,12 @@ static pb_status compare_sides(const side *b, const side *c, const pb_compare_op
                                              .cand = &c->set,
                                              .base_name = b->t.path,
                                              .cand_name = c->t.path,
+                                             .exact = notes,
+                                             .counters = pb_exact_compared(exact) > 0,
                                              .exit = *e},
                             o, out);
     }
+    pb_exact_close(exact);
     pb_verdicts_free(&vs);
     return s;
 }
@@ -116,13 +126,15 @@ pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_op
 /* A run and the baselines of its suites. All files are read and compared before the first line is printed. */
 typedef struct against {
     side run, base[MAX_SUITES]; /* stay open until the output is printed, because the verdicts point into them */
+    const pb_series_set *sessions[MAX_SUITES]; /* of each suite of the run; NULL: none are stored */
     int nbase, nmissing;
     char missing[MAX_SUITES][PB_PATH_TEXT]; /* paths of baselines that do not exist */
     pb_gates gates;
     pb_verdicts vs;
+    pb_exact *exact;
 } against;
 
-static pb_status judge_suite(against *a, const char *suite, const pb_compare_opts *o)
+static pb_status judge_suite(against *a, const char *suite, const pb_compare_opts *o, const pb_series_set **sessions)
 {
     char path[PB_PATH_TEXT];
     PB_TRY(pb_baseline_path(pb_baseline_folder(o->baselines), a->run.t.rows[0].machine_id, suite, path, sizeof path));
@@ -133,6 +145,7 @@ static pb_status judge_suite(against *a, const char *suite, const pb_compare_opt
     side *b = &a->base[a->nbase];
     PB_TRY(open_side(path, b));
     a->nbase++;
+    *sessions = &b->set;
     return pb_judge(&b->set, &a->run.set, &a->gates, suite, &(pb_judge_opts){o->allow_mismatch, o->subset}, &a->vs);
 }
 
@@ -141,16 +154,23 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_e
     char suites[MAX_SUITES][PB_AXIS_TEXT];
     int n = pb_baseline_suites(&a->run.set, suites, MAX_SUITES);
     PB_TRY(pb_baseline_gates(o->baselines, o->gates, &a->gates));
-    for (int i = 0; i < n; i++) PB_TRY(judge_suite(a, suites[i], o));
+    for (int i = 0; i < n; i++) PB_TRY(judge_suite(a, suites[i], o, &a->sessions[i]));
     PB_TRY(pb_verdicts_decide(&a->vs));
+    PB_TRY(pb_exact_open(o->baselines, &a->exact));
+    for (int i = 0; i < n; i++)
+        PB_TRY(pb_exact_stored(a->exact, suites[i], a->sessions[i], &a->run.set, a->run.t.path, &a->vs));
+    const char *notes = NULL;
+    PB_TRY(pb_exact_finish(a->exact, &notes));
     bool lacking = o->require_baseline && (a->nmissing || !n);
     *e = pb_worse_exit(pb_compare_exit(a->vs.count, o), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
     pb_verdicts_sort(&a->vs);
     return pb_compare_show(&(pb_comparison){.vs = &a->vs,
-                                            .base = a->nbase ? &a->base[0].set : NULL,
+                                            .base = a->nbase ? &a->base[0].set : pb_exact_base(a->exact),
                                             .cand = &a->run.set,
                                             .base_name = a->nbase ? a->base[0].t.path : "",
                                             .cand_name = a->run.t.path,
+                                            .exact = notes,
+                                            .counters = pb_exact_compared(a->exact) > 0,
                                             .missing = a->missing,
                                             .nmissing = a->nmissing,
                                             .lacking = lacking,
@@ -168,7 +188,7 @@ pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out
         close_side(&a->run);
     }
     for (int i = 0; a && i < a->nbase; i++) close_side(&a->base[i]);
-    if (a) pb_verdicts_free(&a->vs);
+    if (a) pb_verdicts_free(&a->vs), pb_exact_close(a->exact);
     free(a);
     return s == PB_OK ? e : pb_file_exit(s);
 }

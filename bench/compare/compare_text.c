@@ -104,7 +104,7 @@ static double furthest(const pb_series *b, const pb_series *c)
     return fabs(c->min - b->median) > fabs(c->max - b->median) ? c->min : c->max;
 }
 
-/* Prints notes on counters that changed. Counts have no noise, so the code must have changed them. */
+/* Prints notes on counters that changed and are not exact: the lines COUNTER of metrics.def name them. */
 static void note_counters(const pb_verdicts *vs, FILE *out)
 {
     char was[PB_FIGURE_TEXT], is[PB_FIGURE_TEXT];
@@ -200,6 +200,7 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
     int gated = 0;
     if (c->notes) {
         fputs(c->notes, out);
+        if (c->exact) fputs(c->exact, out);
         note_counters(vs, out);
         return;
     }
@@ -212,7 +213,9 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
     note_throttled("candidate", c->cand, out);
     pb_soft_differences(c->base_name, c->cand_name, out);
     if (c->mismatch) fprintf(out, "note: the sides may be from different machines (--allow-mismatch)\n");
-    if (!gated) fprintf(out, "note: no row gates: gates.csv has no gating line for a metric of these files\n");
+    if (c->exact) fputs(c->exact, out);
+    if (!gated && !c->counters)
+        fprintf(out, "note: no row gates: gates.csv has no gating line for a metric of these files\n");
     note_machine(vs, out);
     note_counters(vs, out);
     note_creep(vs, out);
@@ -258,6 +261,7 @@ static pb_status print_all(const pb_comparison *c, FILE *out)
 pb_status pb_compare_text(const pb_comparison *c, FILE *out)
 {
     if (c->base) PB_TRY(print_all(c, out));
+    else if (c->exact) fputs(c->exact, out);
     for (int i = 0; i < c->nmissing; i++)
         fprintf(out, "NO-BASELINE: %s does not exist; create it with `bench baseline save %s`\n", c->missing[i],
                 c->cand_name);

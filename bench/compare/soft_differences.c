@@ -1,7 +1,6 @@
 /* soft_differences.c - reads run.json of two runs, and prints how their software, settings and environment differ. */
 #include "bench/compare/soft_differences.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +10,7 @@
 
 enum { PATH = 4096 };
 
-/* The fingerprint in run.json of a run, which the caller decrefs. `results` is the run folder or its results.csv. NULL:
- * no run.json, or no fingerprint in it. */
-static json_t *fingerprint_of(const char *results)
+json_t *pb_run_fingerprint(const char *results)
 {
     char path[PATH];
     struct stat s;
@@ -69,7 +66,7 @@ static void print_part(const char *part, const json_t *base, const json_t *cand,
 
 void pb_soft_differences(const char *base, const char *cand, FILE *out)
 {
-    json_t *a = fingerprint_of(base), *b = fingerprint_of(cand);
+    json_t *a = pb_run_fingerprint(base), *b = pb_run_fingerprint(cand);
     if (a && b) print_part("soft", a, b, out), print_part("environment", a, b, out);
     json_decref(a);
     json_decref(b);

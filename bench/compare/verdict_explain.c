@@ -109,7 +109,7 @@ void pb_verdict_explain(const pb_verdict *v, const pb_verdicts *vs, char out[PB_
     if (!f) return;
     fprintf(f, "%s: ", pb_verdict_names[v->id]);
     if (v->evidence.sessions) say_figures(v, vs, f);
-    else if (v->base && v->cand && v->id == PB_VERDICT_SAME) fprintf(f, "the value is zero on both sides");
+    else if (v->base && v->cand && v->id == PB_VERDICT_SAME && !*v->why) fprintf(f, "the value is zero on both sides");
     else fprintf(f, "%s%s%s", what[v->id], *v->why ? ": " : "", v->why);
     if (v->machine && v->evidence.sessions && *v->why) fprintf(f, "; %s", v->why);
     fclose(f);

@@ -96,10 +96,10 @@ bool pb_time_slice_pass(pb_time_slices *t)
     return true;
 }
 
-/* ---- as a round hook ------------------------------------------------------------------------------------ */
+/* ---- the time slices as a round hook of a measurement --------------------------------------------------- */
 
-/* The other process used the caches meanwhile, so a call that is not timed warms them. A call longer than a slice needs
- * none. */
+/* Returns true if the round must begin with an untimed call, which warms the caches after the other process has used
+ * them. If the last call took longer than a slice, the round needs no such call. */
 static bool begin_round(pb_round_hook *h, const pb_measure_opts *o, const pb_timing *t, int *most)
 {
     pb_time_slices *s = (pb_time_slices *)h;

@@ -31,7 +31,8 @@ typedef struct pb_time_slices {
  * restricts itself to the last `threads` processors that it may use. The other process does so too, and both use the
  * same ones: processors differ in speed. EINVAL: the text is invalid. EIO: the processors cannot be set. */
 pb_status pb_time_slice_open(const char *text, int next, long threads, pb_heartbeat *heartbeat, pb_time_slices *out);
-/* Case number `at` (from 0) begins. Waits until the other process has begun it as well, or has ended. */
+/* Must be called when case number `at` (from 0) begins. Waits until the other process has begun it as well, or has
+ * ended. */
 void pb_time_slice_case(pb_time_slices *t, int at);
 /* True if the time slice has lasted `length` seconds; always true without interleaving. */
 bool pb_time_slice_over(const pb_time_slices *t);

@@ -34,7 +34,8 @@ static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
 {
     PB_TRY(prepare(ctx, o));
     const pb_counts before = ctx->counts;
-    const double start = pb_clock_seconds(); /* before the event: on a CPU both read the same clock */
+    /* read before event 2i, so that on a CPU, where both use one clock, the host time covers the sample */
+    const double start = pb_clock_seconds();
     PB_TRY(ctx->be->mark(ctx, 2 * i));
     PB_TRY(fn(ctx, self));
     if (o->call_hook) PB_TRY(o->call_hook->after_call(o->call_hook, ctx, 2 * i, OWN_END + i));
@@ -42,6 +43,7 @@ static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     t->host[t->n + i] = pb_clock_seconds() - start;
     t->kernel_launches += (double)(ctx->counts.kernel_launches - before.kernel_launches);
     t->host_syncs += (double)(ctx->counts.host_syncs - before.host_syncs);
+    if (ctx->counts.allocs - before.allocs > t->allocations) t->allocations = ctx->counts.allocs - before.allocs;
     return PB_OK;
 }
 
@@ -75,11 +77,16 @@ static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts 
     return PB_OK;
 }
 
-static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, int calls)
+/* Calls fn without timing it. names: counts the kernel launches of the last call by name; NULL: does not. Counting
+ * costs time at every launch, so samples do without it. */
+static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, int calls, pb_tally *names)
 {
     for (int i = 0; i < calls && !pb_interrupted(); i++) {
         PB_TRY(prepare(ctx, o));
-        PB_TRY(fn(ctx, self));
+        ctx->tally = i + 1 == calls ? names : NULL;
+        const pb_status s = fn(ctx, self);
+        ctx->tally = NULL;
+        PB_TRY(s);
         pb_heartbeat_send_if_due(o->heartbeat);
     }
     return ctx->be->sync(ctx);
@@ -111,8 +118,8 @@ static pb_status hooked_round(pb_ctx *ctx, pb_fn fn, void *self, const pb_measur
 {
     pb_round_hook *h = o->round_hook;
     int most;
-    if (h->begin(h, o, t, &most)) PB_TRY(warm_up(ctx, fn, self, o, 1));
-    do PB_TRY(t->n < most ? batch(ctx, fn, self, o, t) : warm_up(ctx, fn, self, o, 1));
+    if (h->begin(h, o, t, &most)) PB_TRY(warm_up(ctx, fn, self, o, 1, NULL));
+    do PB_TRY(t->n < most ? batch(ctx, fn, self, o, t) : warm_up(ctx, fn, self, o, 1, NULL));
     while (!h->over(h) && t->n < o->max_samples && !pb_interrupted());
     *spent += h->end(h);
     return PB_OK;
@@ -144,7 +151,7 @@ static pb_status collect_graph(pb_ctx *ctx, pb_fn fn, void *self, const pb_measu
     t->record_seconds = pb_clock_seconds() - start;
     t->nodes = pb_graph_nodes(ctx, g);
     pb_status s = check_time(t->record_seconds, "recording", 0, "host");
-    if (s == PB_OK) s = warm_up(ctx, pb_replay, g, o, 1); /* the first replay uploads the graph */
+    if (s == PB_OK) s = warm_up(ctx, pb_replay, g, o, 1, NULL); /* the first replay uploads the graph */
     if (s == PB_OK) s = collect(ctx, pb_replay, g, o, t);
     pb_graph_free(ctx, g);
     return s;
@@ -154,7 +161,7 @@ pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o
 {
     pb_timing t = {.median = (double)NAN, .host_median = (double)NAN};
     PB_TRY(check(opts));
-    PB_TRY(warm_up(ctx, fn, self, opts, opts->warmup));
+    PB_TRY(warm_up(ctx, fn, self, opts, opts->warmup, &t.names));
     if (!pb_interrupted()) PB_TRY((opts->graph ? collect_graph : collect)(ctx, fn, self, opts, &t));
     if (t.n) {
         t.median = pb_median_of(t.seconds, t.n);

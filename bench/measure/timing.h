@@ -38,8 +38,10 @@ typedef struct pb_timing {
     double record_seconds;              /* time to capture and instantiate the graph; 0 without a graph */
     size_t nodes;                       /* nodes of the graph; 0 without a graph */
     double kernel_launches, host_syncs; /* kernel launches and host syncs per call */
-    double own[PB_MAX_SAMPLES];         /* with a call hook: seconds[] without the work that it added */
-    double slowed;                      /* with a call hook: the work that it added, as a fraction of own[]; else 0 */
+    uint64_t allocations;               /* calls of pb_alloc in one call: the most of all samples */
+    pb_tally names; /* kernel launches by name, of the last warm-up call; a graph replays the same kernels */
+    double own[PB_MAX_SAMPLES]; /* with a call hook: seconds[] without the work that it added */
+    double slowed;              /* with a call hook: the work that it added, as a fraction of own[]; else 0 */
 } pb_timing;
 
 /* Times fn(ctx, self). If pb_interrupted() becomes true, it stops early and returns the samples it has.

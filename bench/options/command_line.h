@@ -35,7 +35,7 @@ typedef struct pb_options {
 #undef OPT
     pb_command command;
     pb_words args; /* arguments that are not options */
-    int argc;      /* length of argv, the words after the command's name */
+    int argc;      /* argc: length of argv, the words after the command's name */
     char **argv;
 } pb_options;
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/compare/compare.h"
+
 static bool hopeless(const pb_pair_judgement *j)
 {
     size_t gating = 0, open = 0, any = 0;
@@ -119,6 +121,18 @@ static pb_status fill(page *p, const pb_pair_judgement *j, const pb_pair_plan *p
     return PB_OK;
 }
 
+/* Adds the exact counters that changed. *exact owns the notes; the caller closes it. */
+static pb_status add_counters(page *p, const pb_pair_judgement *j, const pb_pair_folder *f,
+                              const pb_pair_report_opts *o, pb_exact **exact, const char **notes)
+{
+    char side[2][PB_PATH_TEXT + 64];
+    for (int i = 0; i < 2; i++) snprintf(side[i], sizeof side[i], "%s/%s", f->dir, pb_side_names[i]);
+    PB_TRY(pb_exact_open(o->compare->baselines, exact));
+    PB_TRY(pb_exact_two(*exact, &j->table.set[0], side[0], &j->table.set[1], side[1], &p->vs));
+    pb_verdicts_sort(&p->vs);
+    return pb_exact_finish(*exact, notes);
+}
+
 static void page_free(page *p)
 {
     pb_verdicts_free(&p->vs);
@@ -193,20 +207,28 @@ pb_status pb_pair_report_show(const pb_pair_judgement *j, const pb_pair_folder *
 {
     page p;
     char *notes = NULL;
-    pb_exit e = pb_compare_exit(j->report.count, o->compare);
-    if (f->kept) e = pb_worse_exit(e, PB_EXIT_INCOMPARABLE);
+    const char *counters = NULL;
+    pb_exact *exact = NULL;
+    pb_exit e = PB_EXIT_OK;
     pb_status s = fill(&p, j, plan, o->explain);
+    if (s == PB_OK) s = add_counters(&p, j, f, o, &exact, &counters);
     if (s == PB_OK) s = notes_of(j, f, plan, o, &notes);
-    if (s == PB_OK)
+    if (s == PB_OK) {
+        e = pb_compare_exit(p.vs.count, o->compare);
+        if (f->kept) e = pb_worse_exit(e, PB_EXIT_INCOMPARABLE);
         s = pb_compare_show(&(pb_comparison){.vs = &p.vs,
                                              .base = &j->table.set[0],
                                              .cand = &j->table.set[1],
                                              .base_name = plan->path[0],
                                              .cand_name = plan->path[1],
                                              .exit = e,
+                                             .exact = counters,
+                                             .counters = counters && *counters,
                                              .notes = notes},
                             o->compare, out);
+    }
     if (s == PB_OK) *code = e;
+    pb_exact_close(exact);
     free(notes);
     page_free(&p);
     return s;

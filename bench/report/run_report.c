@@ -82,7 +82,7 @@ static void print_headline(const pb_report_page *p, const counts *n)
     fputc('\n', p->out);
 }
 
-/* ---- JUnit -------------------------------------------------------------------------------------- */
+/* ---- the report as JUnit XML -------------------------------------------------------------------- */
 
 static bool junit_case(void *user, size_t i, pb_junit_case *out)
 {
@@ -102,7 +102,7 @@ static bool junit_case(void *user, size_t i, pb_junit_case *out)
     return true;
 }
 
-/* ---- bench report ------------------------------------------------------------------------------- */
+/* ---- printing the whole report ------------------------------------------------------------------ */
 
 static pb_status print_report(const pb_table *t, pb_report_page *p, const counts *n)
 {

@@ -12,7 +12,8 @@
 
 /* ---- keys and cases (case.c) ------------------------------------------------------------------ */
 
-/* The most axes of a case; bytes of a name or value, and of a key, both with the final NUL. */
+/* PB_CASE_AXES: maximum number of axes of a case; PB_AXIS_TEXT: bytes of a name or value; PB_KEY_TEXT: bytes of a key;
+ * both include the final NUL. */
 enum { PB_CASE_AXES = 20, PB_AXIS_TEXT = 64, PB_KEY_TEXT = 512 };
 
 typedef struct pb_axis {

@@ -13,7 +13,7 @@
 #include "os/draft.h"
 #include "os/file.h"
 
-/* ---- text output ------------------------------------------------------------------------------- */
+/* ---- formatting fields and rows ---------------------------------------------------------------- */
 
 void pb_csv_text(FILE *f, const char *s)
 {
@@ -26,7 +26,12 @@ void pb_csv_text(FILE *f, const char *s)
 
 void pb_csv_number(FILE *f, double v)
 {
-    if (isfinite(v)) fprintf(f, "%.9g", v);
+    if (!isfinite(v)) return;
+    const double exact_below = 9007199254740992; /* 2^53: a double holds every whole number up to it */
+    char nine[32];
+    snprintf(nine, sizeof nine, "%.9g", v);
+    const bool rounded = fabs(strtod(nine, NULL) - v) > 0.5;
+    fprintf(f, rounded && v == rint(v) && fabs(v) < exact_below ? "%.0f" : "%.9g", v);
 }
 
 static void put_str(FILE *f, const char *v) { pb_csv_text(f, v); }
@@ -49,7 +54,7 @@ void pb_csv_row(FILE *f, const pb_row *r)
     fputc('\n', f);
 }
 
-/* ---- files -------------------------------------------------------------------------------------- */
+/* ---- creating and appending to the files -------------------------------------------------------- */
 
 static pb_status create_results(const char *dir)
 {

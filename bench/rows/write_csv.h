@@ -1,7 +1,7 @@
 /* write_csv.h - writes the rows of results.csv, and creates results.csv and samples.csv.
  *
- * A row is appended by one write(2). If the disk is full, an incompletely written row is removed again. Numbers have 9
- * significant digits; a number that is not finite is an empty field. */
+ * A row is appended by one write(2). If the disk is full, an incompletely written row is removed again. Whole
+ * numbers below 2^53 have all digits, others 9 significant digits; a number that is not finite is an empty field. */
 #ifndef PB_WRITE_CSV_H
 #define PB_WRITE_CSV_H
 #include <stdio.h>

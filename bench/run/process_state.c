@@ -110,7 +110,7 @@ pb_status pb_state_recording_begin(pb_backend_id device, pb_state_recording **ou
     return s;
 }
 
-/* ---- the JSON entry --------------------------------------------------------------------------------- */
+/* ---- making the JSON entry -------------------------------------------------------------------------- */
 
 static json_t *real(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 

@@ -15,8 +15,8 @@ static bool same_text(const char *a, const char *b) { return a == b || (a && b &
 
 static bool same_number(double a, double b) { return !(a < b) && !(a > b); }
 
-/* Returns the first option that would change what is measured, or how; NULL: none. Options that select cases are not
- * compared here: pb_resume_check() compares the resulting order. */
+/* Returns the first option of `now` that would change what is measured or how it is measured; NULL: no such option.
+ * Options that select cases are not compared here: pb_resume_check() compares the resulting order. */
 static const char *differs(const pb_options *was, const pb_options *now)
 {
     if (now->processes != was->processes) return "--processes";
@@ -29,7 +29,8 @@ static const char *differs(const pb_options *was, const pb_options *now)
     return same_number(now->min_time, was->min_time) ? NULL : "--min-time";
 }
 
-/* Joins the words of the command line in run.json and those of the current one. *first is the number of the former. */
+/* Joins the words of the command line in run.json and those of the current one. *first: number of words from run.json;
+ * *n: number of all words. */
 static pb_status join_words(const json_t *argv, const pb_options *now, char ***out, int *first, int *n)
 {
     const char *command = json_string_value(json_array_get(argv, 1));

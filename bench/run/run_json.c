@@ -8,7 +8,7 @@
 #include "os/draft.h"
 #include "os/file.h"
 
-enum { ORDER_KEYS = 10000 }; /* limit of the keys in "order", see run_json.h */
+enum { ORDER_KEYS = 10000 }; /* maximum number of keys that "order" lists, see run_json.h */
 
 static json_t *arguments(const pb_options *o)
 {

@@ -13,7 +13,7 @@
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
-/* ---- which processes are measured again ------------------------------------------------------------- */
+/* ---- counting the processes that are measured again ------------------------------------------------- */
 
 static bool make_room(pb_attempts *a)
 {
@@ -67,7 +67,7 @@ static int retry_of(const pb_attempts *a, int process)
     return k >= 0 && k < a->retries ? a->again[k] : -1;
 }
 
-/* ---- resuming --------------------------------------------------------------------------------------- */
+/* ---- resuming a run --------------------------------------------------------------------------------- */
 
 static pb_status check_known(const char *dir, int ended, pb_progress_line *last)
 {
@@ -94,10 +94,10 @@ pb_status pb_attempts_resume(pb_attempts *a, const char *dir, pb_progress_line *
     return pb_attempts_read(dir, o, a);
 }
 
-/* ---- what became of a process ------------------------------------------------------------------------ */
+/* ---- the outcome of a process ------------------------------------------------------------------------ */
 
-/* True if the process number is done. A process that a signal or the budget stopped may nevertheless have completed its
- * last case; then progress.csv says that the next process is to be measured. */
+/* Sets *done to true if all cases of this process number are measured. A process that a signal or the budget stopped
+ * may nevertheless have completed its last case; then progress.csv names the next process. */
 static pb_status is_done(const pb_process *l, pb_exit code, bool stopped, bool *done)
 {
     pb_place next = {0};
@@ -108,7 +108,7 @@ static pb_status is_done(const pb_process *l, pb_exit code, bool stopped, bool *
     return PB_OK;
 }
 
-/* Sets the outcome of a process that is done. `why`: the reasons of throttling; "": none. */
+/* Sets the outcome of a process whose cases are all measured. `why`: the reasons of throttling; "": none. */
 static void conclude(const pb_attempts *a, const pb_process *l, const char *why, pb_process_end *end)
 {
     const int earlier = end->retry_of >= 0 ? a->earlier[end->retry_of] + 1 : 0;

@@ -17,7 +17,8 @@
 /* Which processes of a run have ended, and which of them are measured again. */
 typedef struct pb_attempts {
     const pb_options *options; /* borrowed: processes, throttle_retries, device */
-    /* [ended], owned: the earlier attempts of the measurement that each process is an attempt of */
+    /* [ended], owned. earlier[i]: number of earlier attempts at the measurement that process i repeats; 0: it repeats
+     * none */
     int *earlier;
     int ended, room;
     int *again; /* [retries], owned: the processes that are measured again, in the order of their retries */

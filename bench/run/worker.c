@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/derived/derived.h"
 #include "bench/measure/measure.h"
 #include "bench/rows/rows.h"
 #include "bench/run/process.h"
@@ -13,7 +14,7 @@
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
-/* The measure options of the command line: 0 or -1 where one is not given. */
+/* Returns the measurement options that the command line gives; 0 or -1: not given. */
 static pb_measure_asked measure_asked(const pb_options *o)
 {
     return (pb_measure_asked){.warmup = (int)o->warmup,
@@ -21,7 +22,7 @@ static pb_measure_asked measure_asked(const pb_options *o)
                               .min_time = o->min_time};
 }
 
-/* Classifies a failure: ENOMEM, or EDEVICE if the device accepts no more work. PB_OK: the failure concerns this case
+/* Returns ENOMEM if memory ran out, EDEVICE if the device accepts no more work. PB_OK: the failure concerns this case
  * only, and other cases may succeed. */
 static pb_status machine_failed(pb_ctx *ctx, pb_status s)
 {
@@ -63,7 +64,7 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 /* The pace of this process: elapsed time divided by expected time. has_time() uses it to decide whether a case would
  * end before the deadline. The first case always runs; otherwise a small budget would never make progress. */
 typedef struct pace {
-    double began, expected; /* start time; expected seconds of the cases measured so far */
+    double began, expected; /* began: start time; expected: expected seconds of the cases measured so far */
 } pace;
 
 static bool has_time(const pb_options *o, const pb_plan *plan, const pb_case *c, pace *p)
@@ -110,6 +111,7 @@ static pb_status skip(const pb_case *c, pb_emitter *emitter)
 static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_emitter *emitter, const pb_options *o)
 {
     pb_status s = plan->suite->conclude ? plan->suite->conclude(ctx, emitter) : PB_OK;
+    if (s == PB_OK) s = pb_ratios_conclude(emitter, plan->suite->name);
     if (pb_interrupted()) return PB_EXIT_HARNESS;
     if (s == PB_OK)
         return pb_progress_mark(o->child_dir, (pb_place){emitter->process + 1, 0}) == PB_OK
@@ -136,7 +138,7 @@ static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *pla
         if (pb_interrupted()) return PB_EXIT_HARNESS;
         pb_heartbeat_send(env->heartbeat, PB_SAYS_BEGIN);
         const pb_status s = hung[order[i]] < HANGS ? measure(ctx, c, env) : skip(c, env->emitter);
-        if (s == PB_ENOMEM) { /* the row says so; smaller cases may still fit */
+        if (s == PB_ENOMEM) { /* the case's row has the reason; smaller cases may still fit into memory */
             code = pb_complain(PB_EXIT_NO_MEMORY);
             pb_heartbeat_send(env->heartbeat, PB_SAYS_NO_MEMORY);
         }

@@ -28,14 +28,14 @@ typedef struct pb_interval {
 
 pb_sample pb_sample_of(const double *x, int n);
 
-/* ---- one process ------------------------------------------------------------------------------- */
+/* ---- the value of one process ------------------------------------------------------------------ */
 
 /* *out = the median over iterations k of ln max over ranks r of t[r*n + k], in seconds. The maximum is taken because a
  * step is as slow as its slowest rank. work: room for n doubles. EINVAL: a time is not positive and finite (the message
  * names the iteration), or n < 1 or ranks < 1. */
 pb_status pb_log_median(const double *t, int n, int ranks, double *work, double *out);
 
-/* ---- pairs ------------------------------------------------------------------------------------- */
+/* ---- tests on the differences of pairs --------------------------------------------------------- */
 
 /* p-value of Student's one-sided t test of H0: mean <= bound: P(T_{n-1} > (mean-bound)/(sd/sqrt n)) (Student 1908). For
  * H0: mean >= bound, negate the sample's mean and the bound. */
@@ -59,7 +59,7 @@ enum { PB_SIGN_FLIP_MAX = 24 };
  * finite. */
 double pb_sign_flip(const double *d, int n, double bound);
 
-/* ---- several tests ----------------------------------------------------------------------------- */
+/* ---- adjustment for several tests -------------------------------------------------------------- */
 
 /* Holm's step-down adjustment (1979): adjusted_(k) = max over j <= k of min(1, (m-j+1) p_(j)), where p_(1) <= p_(2) <=
  * ... are the sorted p-values. The family has m >= n tests; those not in p count as p = 1. Rejecting where adjusted <=
@@ -106,7 +106,7 @@ double pb_prediction_bound(const pb_sample *s, double alpha);
  * pb_prediction_bound equals `value`. 1 for K < PB_MIN_SESSIONS. */
 double pb_prediction_test(const pb_sample *s, double value);
 
-/* ---- bootstrap --------------------------------------------------------------------------------- */
+/* ---- bootstrap intervals ----------------------------------------------------------------------- */
 
 /* A seed derived from the data: the FNV-1a hash of the values' bits. */
 uint64_t pb_seed_of(const double *x, int n);

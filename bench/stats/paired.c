@@ -59,7 +59,7 @@ double pb_tost(const pb_sample *s, double delta)
     return above > below ? above : below;
 }
 
-/* ---- Holm -------------------------------------------------------------------------------------- */
+/* ---- Holm's adjustment for several tests ------------------------------------------------------- */
 
 typedef struct ranked {
     double p;
@@ -89,7 +89,7 @@ pb_status pb_holm(const double *p, size_t n, size_t m, double *adjusted)
     return PB_OK;
 }
 
-/* ---- rates and stored sessions ----------------------------------------------------------------- */
+/* ---- bounds for rates and from stored sessions ------------------------------------------------- */
 
 double pb_rate_bound(int k, int n, double confidence)
 {

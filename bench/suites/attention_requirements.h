@@ -5,6 +5,6 @@
 #include "bench/suites/attention_check.h"
 
 /* Emits MLA-FINITE, MLA-REL-DIFF-Q and, for a backward case, MLA-REL-DIFF-KV. Emits no row unless the case has the
- * shape that they are about: bf16, sparse, random lists, 1280 queries and rows, 64 heads of width 512, 640 slots. */
+ * shape of these requirements: bf16, sparse, random lists, 1280 queries and rows, 64 heads of width 512, 640 slots. */
 pb_status pb_attn_requirements(pb_emitter *emitter, const pb_case *c, const pb_attn *a, const pb_attn_error *e);
 #endif

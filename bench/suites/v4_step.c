@@ -1,4 +1,4 @@
-/* v4_step.c - compares training steps with dense and with sparse attention. */
+/* v4_step.c - judges requirement V4-STEP: compares the times of training steps with dense and with sparse attention. */
 #include "bench/suites/v4_step.h"
 
 #include <math.h>

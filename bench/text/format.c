@@ -36,6 +36,10 @@ void pb_figure(char out[PB_FIGURE_TEXT], double v, const char *unit)
         snprintf(out, PB_FIGURE_TEXT, "-");
         return;
     }
+    if (!strcmp(unit, "hash")) {
+        snprintf(out, PB_FIGURE_TEXT, "%08x", (unsigned)v);
+        return;
+    }
     scale s = scale_of(v, unit);
     digits(number, sizeof number, v / s.factor, plain);
     if (plain) snprintf(out, PB_FIGURE_TEXT, "%s", number);

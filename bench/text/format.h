@@ -8,13 +8,14 @@
 
 enum { PB_FIGURE_TEXT = 64 };
 
-/* Formats a value: "12.3 ms", "1.23 GFLOP/s", "1.23 k/s"; a plain number for unit "1"; "-" if not finite. */
+/* Formats a value: "12.3 ms", "1.23 GFLOP/s", "1.23 k/s"; a plain number for unit "1", eight
+ * hexadecimal digits for unit "hash"; "-" if not finite. */
 void pb_figure(char out[PB_FIGURE_TEXT], double v, const char *unit);
 /* Formats a range as "12.0..12.9", with the prefix that pb_figure chooses for v. Writes "" if both ends look the same,
  * or one is not finite. */
 void pb_figure_range(char out[PB_FIGURE_TEXT], double v, double min, double max, const char *unit);
-/* The change 100 * (ratio - 1) in percent. `digit` is the last digit printed; a value that rounds to 0 there becomes 0,
- * so that "-0.0" is never printed. */
+/* Returns the change 100 * (ratio - 1) in percent. `digit` is the value of the last digit printed, such as 0.1; a
+ * change that rounds to 0 there becomes 0, so that "-0.0" is never printed. */
 double pb_percent(double ratio, double digit);
 /* Formats a change for the worse, given as a natural logarithm: "15 %", "x 12"; "none" for +inf. `space` is printed
  * between figure and unit. */
@@ -40,8 +41,8 @@ bool pb_axes_vary(const pb_axes *a, const char *axis); /* false if no case has t
 /* Prints suite, name and axes that all cases share, such as "backward/step model=tiny seq=128", wrapped at 100
  * columns. */
 void pb_axes_print_common(const pb_axes *a, FILE *out);
-/* The axes of several suites. pb_axes_of returns the entry of the key's suite; suites in excess of PB_AXES_SUITES share
- * the last entry. */
+/* The axes of several suites, one entry per suite. pb_axes_of returns the entry of the key's suite; suites in excess of
+ * PB_AXES_SUITES share the last entry. */
 enum { PB_AXES_SUITES = 32 };
 typedef struct pb_axes_set {
     int n;

@@ -1,5 +1,5 @@
-/* dense_mla_test.c - tests of dense_mla: PyTorch's results for a causal window, queries before the first row, and
- * errors. */
+/* dense_mla_test.c - tests of dense_mla: PyTorch's results for a causal window, queries that are positioned before the
+ * first row of kv, and errors. */
 #include "kernels/dense_mla/dense_mla.h"
 #include "kernels/sparse_mla/convert.h"
 #include "tests/kernels/mla_fixture.h"

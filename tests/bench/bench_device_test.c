@@ -49,7 +49,7 @@ static void a_graph_may_always_or_never_pay(void **state)
     CHECK_NEAR(tokens, -1, 0);
 }
 
-/* ---- emitted rows ----------------------------------------------------------------------------------- */
+/* ---- rows derived from pairs of eager and graph cases ----------------------------------------------- */
 
 static void put_batch(pb_emitter *s, const char *batch, const char *mode, const char *seq, const char *metric,
                       double value)
@@ -79,7 +79,7 @@ static void a_process_says_what_its_graphs_bought(void **state)
     put(&s, "graph", "1024", "backward_time", 0.010);
     put(&s, "graph", "1024", "record_time", 0.05);
     put(&s, "eager", "1024", "backward_time", 0.010);
-    put(&s, "graph", "4096", "backward_time", 0.040); /* there is no eager case of this length */
+    put(&s, "graph", "4096", "backward_time", 0.040); /* no eager case has this length, so no gain is derived */
     CHECK_OK(pb_graph_gain_conclude(&s, "backward", "backward_time"));
     char *text = results();
     assert_non_null(strstr(text, "mode=graph&seq=64,break_even,1,none,25,0,ok"));
@@ -97,7 +97,7 @@ static void a_process_says_what_its_graphs_bought(void **state)
     close_emitter(&s);
 }
 
-/* Two cases of 256 tokens are one size. */
+/* Cases whose batch x seq are both 256 tokens are one point of the crossover. */
 static void cases_of_one_size_count_once(void **state)
 {
     static const char *const shapes[][2] = {{"1", "256"}, {"2", "128"}, {"2", "512"}};
@@ -113,7 +113,8 @@ static void cases_of_one_size_count_once(void **state)
     close_emitter(&s);
 }
 
-/* Graphs gain 2 up to 299 lengths and nothing at the 300th, the longest: no point of a crossover may be dropped. */
+/* Graphs are 2 times faster at the first 299 lengths and gain nothing at the 300th, the longest: the crossover is found
+ * only if no point is dropped. */
 static void every_size_counts(void **state)
 {
     pb_emitter s;
@@ -132,7 +133,7 @@ static void every_size_counts(void **state)
     close_emitter(&s);
 }
 
-/* ---- planning ----------------------------------------------------------------------------------------- */
+/* ---- estimated times of cases, and the time budget ---------------------------------------------------- */
 
 static pb_status weigh(void *user, const pb_case *c)
 {
@@ -143,7 +144,8 @@ static pb_status weigh(void *user, const pb_case *c)
     return PB_OK;
 }
 
-/* Without an estimate a case counts as 1 s, which is wrong by a factor of 10 for a model of 1.5 billion weights. */
+/* Every case on a GPU has an estimate of its time. Without one a case counts as 1 s, which is wrong by a factor of 10
+ * for a model of 1.5 billion weights. */
 static void every_grid_has_an_estimate_on_a_gpu(void **state)
 {
     static const struct {
@@ -175,7 +177,8 @@ static void more_work_takes_longer_on_the_cpu(void **state)
         const char *suite, *less, *more;
     } pairs[] = {
         {"backward", "batch=1", "batch=4"},
-        {"backward", "tuning=lora", "tuning=full"}, /* also gradients of the frozen weights */
+        /* tuning=full also computes the gradients that lora does not need */
+        {"backward", "tuning=lora", "tuning=full"},
         {"attention", "fwd topk=32", "fwd topk=128"},
     };
     (void)state;
@@ -218,7 +221,7 @@ static void a_budget_reserves_the_grace(void **state)
     CHECK_NEAR(pb_budget_deadline(7, 2), 7 + 1.5, 1e-9); /* a short budget keeps three quarters to measure in */
 }
 
-/* ---- the machine -------------------------------------------------------------------------------------- */
+/* ---- the machine id ----------------------------------------------------------------------------------- */
 
 static void name_of(const pb_device_facts *f, const char *cpu, char id[PB_MACHINE_TEXT])
 {
@@ -235,7 +238,7 @@ static void a_gpu_names_its_machine(void **state)
     (void)state;
     name_of(&f, "Xeon", id);
     assert_int_equal(strncmp(id, "cuda-nvidia-h200-132sm-", 23), 0);
-    f.driver = 13000, f.clock_hz = 1.98e9; /* changes only "soft" facts: the machine id stays the same */
+    f.driver = 13000, f.clock_hz = 1.98e9; /* facts that may change without changing the machine id */
     name_of(&f, "Xeon", same);
     assert_string_equal(id, same);
     name_of(&f, "EPYC", other);

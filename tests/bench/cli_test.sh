@@ -167,7 +167,7 @@ expect 0 'NO-BASELINE' "$fixture" --suite toy --out n3 --baseline elsewhere
 expect 4 'NO-BASELINE' "$fixture" --suite toy --out n4 --baseline elsewhere --require-baseline
 expect 0 'results: n5' "$fixture" --suite toy --out n5 --no-compare
 grep -q BASELINE "$dir/log" && fail "n5: --no-compare compared"
-expect 2 "must be save, update or show; did you mean 'save'?" "$fixture" baseline sav
+expect 2 "must be save, update, counters or show; did you mean 'save'?" "$fixture" baseline sav
 for f in baselines/*/toy.csv; do # make the baseline a thousand times faster
     awk -F, -v OFS=, '$6 == "kernel_rate" { $9 = "1e+12" } 1' "$f" >fast && mv fast "$f"
 done

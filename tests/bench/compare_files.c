@@ -1,4 +1,4 @@
-/* compare_files.c - writes the runs and files of cases.txt. */
+/* compare_files.c - writes each run and each text file that cases.txt defines to a file NAME.csv. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* compare_runs.c - reads cases.txt: a line is split into words, and each kind of line has a function. */
+/* compare_runs.c - parses cases.txt: splits each line into words, and calls the function for its kind of line. */
 #include "tests/bench/compare_runs.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ static void *one_more(void *list, int n, size_t size)
     return p;
 }
 
-/* ---- lines and words ------------------------------------------------------------------------------- */
+/* ---- splitting the text into lines and words ------------------------------------------------------- */
 
 /* Returns the next line, joined with the lines on which it continues; NULL after the last one. */
 static char *next_line(reader *r)
@@ -77,14 +77,14 @@ static pb_status read_count(const reader *r, const char *text, int *out)
     return PB_OK;
 }
 
-/* The value of a word NAME=VALUE; NULL: the word is another one. */
+/* Returns VALUE of a word NAME=VALUE; NULL: the word does not begin with NAME=. */
 static const char *named(const char *word, const char *name)
 {
     const size_t n = strlen(name);
     return !strncmp(word, name, n) && word[n] == '=' ? word + n + 1 : NULL;
 }
 
-/* ---- rows of results.csv ---------------------------------------------------------------------------- */
+/* ---- parsing the rows of a run ---------------------------------------------------------------------- */
 
 static const char *key_of(const reader *r, const char *word)
 {
@@ -138,7 +138,8 @@ static pb_status set_attribute(const reader *r, const pb_made_run *run, pb_run_r
     return note || samples || process || unit || better ? PB_OK : refuse(r, "not an attribute of rows", word);
 }
 
-/* Sets the values of a row, then its attributes. */
+/* Parses the words of a row: one value per process or session, each with an optional "note, then attributes
+ * NAME=VALUE. */
 static pb_status set_row(const reader *r, const pb_made_run *run, pb_run_row *row, char *const *words)
 {
     const char *value[PB_RUN_VALUES] = {NULL}, *note[PB_RUN_VALUES] = {NULL};
@@ -208,7 +209,7 @@ static pb_status read_row(const reader *r, pb_made_run *run, char *const *w)
     return set_row(r, run, row, w + 2);
 }
 
-/* ---- runs, keys and comparisons ------------------------------------------------------------------------ */
+/* ---- parsing runs, keys and comparisons ---------------------------------------------------------------- */
 
 static const pb_made_run *find_run(const reader *r, const char *name)
 {
@@ -217,7 +218,7 @@ static const pb_made_run *find_run(const reader *r, const char *name)
     return NULL;
 }
 
-/* Makes the run a copy of another one with an id of its own. */
+/* Fills the run with a copy of run `other`, but with its own name and the run_id "r2". */
 static pb_status inherit(const reader *r, pb_made_run *run, const char *other)
 {
     const pb_made_run *from = find_run(r, other);
@@ -272,7 +273,8 @@ static pb_status read_key(const reader *r, char *const *w)
     return PB_OK;
 }
 
-/* Cuts a field off at its | and returns it without blanks around it. NULL: the line has no more fields. */
+/* Returns the next field of a line, which ends at the character |, without the blanks around it. NULL: the line has no
+ * more fields. */
 static char *next_field(char **at)
 {
     char *field = *at, *bar = field ? strchr(field, '|') : NULL;

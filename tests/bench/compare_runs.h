@@ -20,7 +20,7 @@ typedef struct pb_run_row {
     const char *key; /* in a `file`: the text of one line */
     const char *metric, *unit, *better, *samples;
     const char *process; /* column `process`; NULL: the process index, or 3 in stored sessions */
-    int number;          /* replaces the character # in the key */
+    int number;          /* the number that replaces the character # in the key */
     bool last;           /* the row is written after all rows whose `last` is false */
     pb_run_value v[PB_RUN_VALUES];
 } pb_run_row;
@@ -30,7 +30,7 @@ typedef struct pb_made_run {
     const char *ids, *versions;           /* comma-separated run_ids and bench_versions */
     int count;                            /* number of processes, or of sessions */
     bool sessions;                        /* true: a stored baseline; false: a run */
-    bool file;                            /* true: neither; the rows are the lines of a text file */
+    bool file;                            /* true: a text file instead of a run or baseline; its lines are the rows */
     bool inherits;                        /* the rows start as a copy of another run's rows */
     bool other_layout;                    /* reversed columns, CRLF and a byte order mark */
     int cut;                              /* bytes missing at the end of the file */
@@ -68,6 +68,6 @@ typedef struct pb_compare_table {
 pb_status pb_compare_table_read(const char *path, pb_compare_table *out);
 void pb_compare_table_free(pb_compare_table *t);
 
-/* Writes every run and file as NAME.csv into an existing folder. EPATH, EIO. */
+/* Writes each run and each text file of the table to NAME.csv in an existing folder. EPATH, EIO. */
 pb_status pb_compare_table_write(const pb_compare_table *t, const char *folder);
 #endif

@@ -1,4 +1,4 @@
-/* emitter.h - a temporary results folder, for tests of what a suite emits. */
+/* emitter.h - an emitter that writes into a temporary folder, for tests of the rows that suites emit. */
 #ifndef PB_TESTS_EMITTER_H
 #define PB_TESTS_EMITTER_H
 #include <stdio.h>
@@ -29,7 +29,7 @@ static inline void close_emitter(pb_emitter *s)
     rmdir(dir);
 }
 
-/* The text of results.csv; valid until the next call. */
+/* Returns the text of results.csv, which is valid until the next call. */
 static inline char *results(void)
 {
     static char text[1 << 18];

@@ -31,7 +31,7 @@ static pb_status time_nap(pb_ctx *ctx, const pb_case *c, long ms, int samples, c
     return pb_emit_timing(env->emitter, c, "kernel_time", &t, "");
 }
 
-/* ---- ceiling: immediate, with round values ------------------------------------------------------- */
+/* ---- suite ceiling: emits round values without measuring ----------------------------------------- */
 
 static pb_status run_ceiling(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
@@ -44,7 +44,7 @@ static const char *const ceilings[] = {"copy,matmul", NULL};
 static const pb_suite ceiling = {
     .name = "ceiling", .what = "made-up ceilings", .axes = "", .grid = ceilings, .run = run_ceiling};
 
-/* ---- toy: losing the device, running out of memory ----------------------------------------------------- */
+/* ---- suite toy: cases that lose the device or run out of memory ---------------------------------------- */
 
 static pb_status lose(pb_ctx *ctx)
 {
@@ -66,7 +66,7 @@ static pb_status ask_too_much(pb_ctx *ctx)
     return pb_alloc(ctx, (size_t)1 << 50, &p);
 }
 
-/* ---- toy: hanging -------------------------------------------------------------------------------------- */
+/* ---- suite toy: cases that hang ------------------------------------------------------------------------ */
 
 static void sleep_for_ever(void)
 {
@@ -76,7 +76,8 @@ static void sleep_for_ever(void)
     _exit(1);
 }
 
-/* Hangs, or takes long, as `mode` says. A hanging case ignores signals, as in a driver call that never returns. */
+/* Hangs or takes long, depending on the case's `mode`. A hanging case ignores signals, as in a driver call that never
+ * returns. */
 static pb_status hang(pb_ctx *ctx, const pb_suite_env *env, const pb_case *c)
 {
     const char *mode = pb_case_get(c, "mode");
@@ -97,7 +98,7 @@ static bool hangs(const pb_case *c)
     return modes[i] != NULL;
 }
 
-/* Returns whether this process measures (and is not the parent that plans). */
+/* Returns true in a measuring process, false in the parent, which only plans. */
 static bool is_process(void)
 {
     char words[256] = "";
@@ -112,7 +113,7 @@ int __real_kill(pid_t pid, int sig);
 int __wrap_kill(pid_t pid, int sig);
 int __wrap_kill(pid_t pid, int sig) { return sig == SIGKILL && getenv("PB_UNKILLABLE") ? 0 : __real_kill(pid, sig); }
 
-/* ---- toy: the axis `mode` says what happens ----------------------------------------------------------- */
+/* ---- suite toy: the axis `mode` selects what a case does ---------------------------------------------- */
 
 static pb_status run_toy(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
@@ -168,7 +169,7 @@ static const pb_suite toy = {.name = "toy",
                              .run = run_toy,
                              .conclude = conclude_toy};
 
-/* ---- clumsy: a grid with an invalid case ---------- */
+/* ---- suite clumsy: its grid has an invalid case ---- */
 
 static const char *const clumsy_cases[] = {"mode=fine,never", NULL};
 static const pb_suite clumsy = {.name = "clumsy",
@@ -178,7 +179,7 @@ static const pb_suite clumsy = {.name = "clumsy",
                                 .check = check_toy,
                                 .run = run_toy};
 
-/* ---- paired: a simulated clock, read through pb_measure; environment variables set speed and noise ------------ */
+/* ---- suite paired: measures a simulated clock; environment variables set its speed and noise ------------------ */
 
 /* A call takes 1 ms x n x FIXTURE_SPEED x exp(FIXTURE_NOISE z). z is normal, drawn from FIXTURE_SEED once per
  * process; each call has noise of its own, with 1 % of FIXTURE_NOISE. */
@@ -259,7 +260,7 @@ static const pb_suite paired = {.name = "paired",
                                 .grid = paired_cases,
                                 .run = run_paired};
 
-/* ---- refused: no measuring process can start; FIXTURE_PLANNED: a file for the parent's pid ------------- */
+/* ---- suite refused: no measuring process can start; the parent writes its pid to the file FIXTURE_PLANNED ---- */
 
 static pb_status enumerate_once(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user)
 {

@@ -10,7 +10,7 @@
 static pb_compare_table run_table;
 static char run_folder[] = "/tmp/pb_runs_XXXXXX";
 
-/* For cmocka_run_group_tests: writes the files, and removes them. */
+/* Group setup (open_runs: writes the files) and teardown (close_runs: removes them) for cmocka_run_group_tests. */
 static inline int open_runs(void **state)
 {
     (void)state;
@@ -28,7 +28,7 @@ static inline int close_runs(void **state)
     return 0;
 }
 
-/* The path of a run or of gates, also of one that does not exist. The result stays valid. */
+/* Returns the path of the file `name`, a run or gates of cases.txt; the file need not exist. The result stays valid. */
 static inline const char *run_file(const char *name)
 {
     static char path[128][96];

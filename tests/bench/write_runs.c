@@ -1,5 +1,5 @@
-/* write_runs.c - write_runs CASES.TXT FOLDER writes the runs of tests/fixtures/compare/cases.txt as CSV files, for
- * tests that are scripts and for reading them. */
+/* write_runs.c - the program write_runs CASES.TXT FOLDER writes the runs of tests/fixtures/compare/cases.txt as CSV
+ * files, for tests that are scripts and for a person to look at. */
 #include <stdio.h>
 
 #include "tests/bench/compare_runs.h"

@@ -37,7 +37,8 @@ static void one_wrong_element_of_many_is_found(void **state)
     for (size_t i = 0; i < N; i++) want[i] = got[i] = 1;
     got[12345] = 3;
     pb_diff d = pb_diff_arrays(want, got, N, PB_F32);
-    assert_true(d.rel <= 4e-3); /* the relative norm alone would pass at the tolerance of bf16 */
+    /* the relative norm is within the tolerance of bf16, so it alone would miss the error */
+    assert_true(d.rel <= 4e-3);
     assert_false(pb_diff_ok(&d, 4e-3));
     free(want);
     free(got);
@@ -138,7 +139,7 @@ static void seeds_do_not_depend_on_order_or_backend(void **state)
     pb_unbind(&a), pb_unbind(&b), pb_unbind(&c);
 }
 
-/* ---- recordings ------------------------------------------------------------------------------ */
+/* ---- recorded call lists of the CPU backend -------------------------------------------------- */
 
 typedef struct job {
     pb_rmsnorm_fwd_args a;
@@ -264,7 +265,7 @@ static void memory_held_is_counted_with_its_peak(void **state)
     pb_ctx_close(&ctx);
 }
 
-/* The backend copies in several chunks, of which the last is shorter. */
+/* Copies so many bytes that the backend needs several chunks, of which the last is shorter. */
 static void a_copy_moves_every_byte(void **state)
 {
     const size_t n = ((size_t)9 << 20) + 5;
@@ -309,7 +310,8 @@ static void arena_measures_then_carves(void **state)
     pb_arena_free(&a);
 }
 
-/* Each instruction set that the psABI lists for x86-64-v3 and v4 is needed, and no other. */
+/* A CPU counts as x86-64-v3 or v4 only if it has each instruction set that the psABI lists for that level; no other is
+ * needed. */
 static void an_instruction_set_needs_its_whole_level(void **state)
 {
     static const int v3[][2] = {{0, 0},  {0, 9},  {0, 12}, {0, 13}, {0, 19}, {0, 20}, {0, 22}, {0, 23}, {0, 27},

@@ -10,7 +10,7 @@
 
 static pb_ctx cpu, streams[2];
 
-/* ---- recordings --------------------------------------------------------------------------------- */
+/* ---- recordings that fail ----------------------------------------------------------------------- */
 
 enum action { ONLY_OPS, WAIT, READ, WRITE, ALLOCATE, CLEAR, MARK, RECORD, FAIL, UNNOTICED_SYNC, ACTIONS };
 static const char *const refused[ACTIONS] = {
@@ -103,7 +103,7 @@ static void a_recording_enqueues_nothing_and_a_replay_one_launch(void **state)
     call_unbind(&inputs), call_unbind(&want), call_unbind(&j.c);
 }
 
-/* ---- memory and time ---------------------------------------------------------------------------- */
+/* ---- failed allocations, events and delays ------------------------------------------------------ */
 
 static void an_allocation_that_fails_leaves_no_error(void **state)
 {
@@ -153,7 +153,7 @@ static void a_delay_takes_what_was_asked_for(void **state)
                      1); /* only the probe's kernel; a delay is not counted */
 }
 
-/* ---- uploads ------------------------------------------------------------------------------------ */
+/* ---- uploads with and without a host sync ------------------------------------------------------- */
 
 enum { SPUN = 20 /* ms of work that the stream does before an upload */ };
 
@@ -221,7 +221,7 @@ static void device_1000_does_not_exist(void **state)
     CHECK_FAILS(pb_ctx_open(&ctx, PB_CUDA, 1000), PB_EDEVICE, "device 1000 does not exist");
 }
 
-/* ---- streams ------------------------------------------------------------------------------------ */
+/* ---- every op runs on the stream of its context ------------------------------------------------- */
 
 static size_t bytes_of(const pb_bound *t)
 {

@@ -42,7 +42,7 @@ typedef struct problem {
     pb_gemm g;
     operand a, b;
     float *bias;
-    unsigned char *old, *c; /* [M,ldc] c_dtype between guards: the values before the call, and after it */
+    unsigned char *old, *c; /* [M,ldc] of c_dtype between guards; old: before the call, c: after it */
     size_t c_bytes;
     int flags, b_kind;
 } problem;
@@ -74,7 +74,7 @@ static operand dense(size_t rows, size_t cols, pb_dtype t, bool trans, uint64_t 
 {
     const size_t ld = cols + PAD, n = rows ? (rows - 1) * ld + cols : 0;
     operand o = {.value = room(rows * cols * 8), .data = exactly(n * pb_dtype_size(t))};
-    /* gaps between rows are NaN: reading one shows in the result */
+    /* The gaps between rows are NaN, so that reading one makes the result NaN. */
     for (size_t i = 0; i < n; i++) pb_store(o.data, i, t, (double)NAN);
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < cols; c++) {
@@ -218,7 +218,7 @@ static void check_all(int M, int N, int K, int flags, int b_kind)
     drop(&p);
 }
 
-/* ---- the tests --------------------------------------------------------------------------------- */
+/* ---- tests of whole products ------------------------------------------------------------------- */
 
 static void every_combination_of_options(void **state)
 {

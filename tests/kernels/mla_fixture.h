@@ -5,7 +5,7 @@
 #include "kernels/sparse_mla/mla.h"
 #include "tests/test.h"
 
-/* The sizes in scripts/fixtures/sparse_mla_fixtures.py. */
+/* The sizes of the problem; they must equal those in scripts/fixtures/sparse_mla_fixtures.py. */
 enum { FX_B = 2, FX_S = 5, FX_S_KV = 11, FX_H = 4, FX_D = 8, FX_V = 6, FX_W = 9, FX_WINDOW = 3 };
 
 /* Returns 1 - 2 sum xy / (sum x^2 + sum y^2), computed in double; NaN if an element is not finite, 0 if both tensors

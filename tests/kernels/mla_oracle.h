@@ -32,7 +32,7 @@ typedef struct mla_room {
     double *kv, *dkv;        /* [n][D] */
     double *q, *dO;          /* [H][D], [H][V] */
     double *p, *ds;          /* [H][n] */
-    double *sums, *sum_sink; /* this thread's sums: dkv [B][S_kv][D], dsink [H] */
+    double *sums, *sum_sink; /* this thread's part of the sums dkv [B][S_kv][D] and dsink [H] */
 } mla_room;
 
 static inline mla_room mla_room_make(const pb_mla *p)
@@ -79,7 +79,7 @@ static inline void mla_weigh(const pb_mla *p, mla_room *r, double *lse)
     }
 }
 
-/* Turns dP in r->ds into dS; adds to dsink. */
+/* Replaces dP in r->ds by dS, the gradient of the scores, and adds to the gradient of the sink. */
 static inline void mla_weigh_back(const pb_mla *p, mla_room *r, const double *o, const double *lse, size_t head)
 {
     for (int h = 0; h < p->H; h++) {

@@ -17,7 +17,7 @@
 typedef enum sinks { RANDOM, ZERO, POSITIVE, NEGATIVE, TEN } sinks;
 
 typedef struct shape {
-    pb_dims dim; /* B, S, S_kv, H, D, V, then for sparse: W and kind of list, for dense: causal and window */
+    pb_dims dim; /* B, S, S_kv, H, D, V; then W and kind of list (sparse), or causal and window (dense) */
     sinks sink;
 } shape;
 
@@ -26,9 +26,9 @@ typedef struct shape {
         B, S, S_kv, H, 512, 512, W, lists                                                                              \
     }
 
-/* The 23 cases of the tests of the public kernels (FlashMLA) have these 17 different problems: 11 forward shapes, 4
- * kinds of sink (one is among the 11), and 2 problems with a quarter of the slots masked at the end. Their 5 backward
- * shapes, and the 5 shapes of a summary, are among the 11. Here each problem runs forward and backward. */
+/* The 17 different problems among the 23 cases in the tests of the public kernels (FlashMLA): 11 forward shapes, 4
+ * kinds of sink (one of them also among the 11), and 2 problems whose last quarter of slots is masked. Their backward
+ * shapes are among the 11. Here each problem runs forward and backward. */
 static const shape public_tests[] = {
     {FLASH(1, 128, 8, 160, 64, FULL), RANDOM},     {FLASH(1, 256, 8, 320, 128, FULL), RANDOM},
     {FLASH(1, 256, 16, 320, 128, FULL), RANDOM},   {FLASH(2, 128, 8, 160, 64, FULL), RANDOM},
@@ -99,8 +99,8 @@ typedef struct error {
     size_t bad; /* elements that are not finite */
 } error;
 
-/* Non-finite elements on either side make all three errors NaN, except -inf on both sides of an lse (`log`). If
- * `want` is all zero, `got` must be all zero. */
+/* Computes the errors of `got`. Non-finite elements on either side make all three errors NaN, except -inf on both sides
+ * of an lse (`log`). If `want` is all zero, `got` must be all zero. */
 static error error_of(const double *want, const void *got, size_t n, pb_dtype t, bool log)
 {
     double diff = 0, squares = 0, others = 0, both = 0, max = 0;
@@ -147,7 +147,7 @@ static void judge(run *r, const char *where, call *c, const mla_want *want)
     printf("\n");
 }
 
-/* ---- running ---------------------------------------------------------------------------------------- */
+/* ---- running each implementation of a pass ---------------------------------------------------------- */
 
 /* Fills all outputs with NaN. */
 static void poison(call *c)
@@ -267,7 +267,7 @@ static void the_trained_shape_at_any_share_of_masked_slots(void **state) { check
 static void ragged_shapes(void **state) { check_lists(*state, ragged); }
 static void dense_shapes(void **state) { check_shapes(*state, &pb_op_dense_mla_fwd, &pb_op_dense_mla_bwd, dense); }
 
-/* ---- the comparison itself -------------------------------------------------------------------------- */
+/* ---- tests of the comparison itself ----------------------------------------------------------------- */
 
 static void the_comparison_detects_errors(void **state)
 {

@@ -128,14 +128,15 @@ static void test_op(void **state)
 
 typedef struct wish {
     const char *backend; /* NULL: all backends */
-    char **op;           /* the n operands of the command line, which select ops; n = 0: all ops */
+    char **op;           /* the n command-line arguments that select ops; n = 0: all ops */
     int n, part, parts;
     bool sweep;
 } wish;
 
 static wish parse(int argc, char **argv)
 {
-    wish w = {.op = argv + 1, .parts = 1, .sweep = true}; /* operands are moved to the front of argv */
+    /* the arguments that are not options are moved to the front of argv */
+    wish w = {.op = argv + 1, .parts = 1, .sweep = true};
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--no-sweep") == 0) w.sweep = false;
         else if (strcmp(argv[i], "--part") == 0 && i + 1 < argc) {
@@ -157,7 +158,7 @@ static bool wanted(const wish *w, const char *op)
     return any;
 }
 
-/* A misspelt op name must not count as a passed test. */
+/* True if each op name of the command line selects an op. A misspelt name must not count as a passed test. */
 static bool all_known(const wish *w)
 {
     for (int i = 0; i < w->n; i++) {

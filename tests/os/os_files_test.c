@@ -181,7 +181,8 @@ static void appends_are_complete_or_have_no_effect(void **state)
     alarm(0);
 }
 
-static int other = -1; /* another process's descriptor of the file that is written; -1: write() works as usual */
+/* descriptor through which "another process" appends to the written file; -1: write() works as usual */
+static int other = -1;
 
 ssize_t __real_write(int fd, const void *from, size_t n);
 ssize_t __wrap_write(int fd, const void *from, size_t n);
@@ -226,7 +227,7 @@ static void make_group(const char *name, const char *max, const char *current, c
     }
 }
 
-/* The least limit of a group and its ancestors counts, wherever it is set. */
+/* The memory limit of a cgroup is the smallest of its own and its ancestors' limits. */
 static void limits_of_ancestors_count(void **state)
 {
     (void)state;

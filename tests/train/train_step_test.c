@@ -73,7 +73,9 @@ static void a_step_that_cannot_be_recorded_ends_cleanly(void **state)
     float *before = snapshot(a.trainer, false, &n);
     const pb_data_position at = pb_dataset_position(a.data);
     int tries = 0;
-    while (pb_job_step(&a, &g, 1e-3, &r) == PB_OK && ++tries < 20) { /* the first step of each length is eager */
+    /* The first step of each row length runs eagerly and succeeds; the second records a graph, which fails with
+     * clipping `sync`. Stops at the first failure. */
+    while (pb_job_step(&a, &g, 1e-3, &r) == PB_OK && ++tries < 20) {
         free(before);
         before = snapshot(a.trainer, false, &n);
         r = (pb_step_result){.loss = 123};

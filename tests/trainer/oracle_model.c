@@ -11,7 +11,7 @@ static double *room(size_t n)
     return p;
 }
 
-/* ---- copying the weights ------------------------------------------------------------------------------ */
+/* ---- copying the weights of the model under test ------------------------------------------------------ */
 
 /* The NF4 levels of Dettmers et al. 2023, arXiv:2305.14314, appendix E. */
 static const double nf4[16] = {-1.0,
@@ -65,9 +65,9 @@ void oracle_close(oracle *o)
 
 double *oracle_param(const oracle *o, const pb_param *p) { return p ? o->w[p - o->m->params] : NULL; }
 
-/* ---- operations --------------------------------------------------------------------------------------- */
+/* ---- operations of a layer ---------------------------------------------------------------------------- */
 
-/* y [n,D] = gain x / sqrt(mean(x^2) + eps) for each row; y may be x. */
+/* Computes y [n,D] = gain x / sqrt(mean(x^2) + eps) for each row; y may be x. */
 static void norm(const oracle *o, const double *x, const double *gain, double *y, int n, int D)
 {
     for (int t = 0; t < n; t++) {
@@ -116,7 +116,8 @@ static void rotate(const oracle *o, double *x, int pos, int d)
     }
 }
 
-/* Attention of one query to tokens 0..upto. k, v: keys and values of the query's head, ld elements apart. */
+/* Computes attention of one query to tokens 0..upto. k, v: keys and values of the query's head; tokens are ld elements
+ * apart. */
 static void attend(const double *q, const double *k, const double *v, size_t ld, int upto, int d, double *out)
 {
     double *p = room((size_t)upto + 1), most = -INFINITY, sum = 0;
@@ -132,7 +133,7 @@ static void attend(const double *q, const double *k, const double *v, size_t ld,
     free(p);
 }
 
-/* ---- one layer ---------------------------------------------------------------------------------------- */
+/* ---- computing one layer ------------------------------------------------------------------------------ */
 
 static double *weight(const oracle *o, int layer, int id) { return oracle_param(o, pb_layer_param(o->m, layer, id)); }
 
@@ -177,7 +178,7 @@ static void mlp(const oracle *o, int layer, const double *x, double *y, int n)
     free(gu), free(act);
 }
 
-/* ---- the whole model ---------------------------------------------------------------------------------- */
+/* ---- computing the whole model ------------------------------------------------------------------------ */
 
 void oracle_logits(const oracle *o, const int32_t *ids, int B, int S, double *logits)
 {

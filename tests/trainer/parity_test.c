@@ -32,11 +32,11 @@ typedef struct both {
 /* Results of one forward pass of the trainer and of the oracle. */
 typedef struct outcome {
     double rel;       /* relative L2 error of the logits */
-    double ce, fused; /* cross entropy computed in double from the trainer's logits; loss reported by the loss phase */
+    double ce, fused; /* ce: cross entropy in double from the trainer's logits; fused: the loss of the loss phase */
     double want;      /* the oracle's cross entropy */
 } outcome;
 
-/* ---- the trained model -------------------------------------------------------------------------------- */
+/* ---- opening the trained model and choosing a batch --------------------------------------------------- */
 
 static pb_trainer *open_adapted(both *x, pb_tuning tuning)
 {
@@ -307,7 +307,8 @@ static double size_of(const oracle *o, const pb_param *p)
     return sqrt(sum / (double)pb_param_n(p));
 }
 
-/* For each trained tensor, the slope of the oracle's loss must equal the gradient. */
+/* For each trained tensor, the slope of the oracle's loss along a direction must equal the gradient's component along
+ * it. */
 static void backward_bounds_of_gradients(void **state)
 {
     both *x = *state;

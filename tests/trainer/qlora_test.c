@@ -3,7 +3,7 @@
 #include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 
-/* WINDOW, the steps over which a loss is averaged, is even, so that each window has both batches equally often. */
+/* Losses are averaged over WINDOW steps. WINDOW is even, so that each window has both batches equally often. */
 enum { MOST_TOKENS = 256, STEPS = 60, WINDOW = 12, WINDOWS = STEPS / WINDOW };
 
 typedef struct fall {

@@ -41,7 +41,7 @@ typedef struct run {
     float mask[T];
 } run;
 
-/* ---- the text ----------------------------------------------------------------------------------------- */
+/* ---- splitting the conversations into training and held-out text -------------------------------------- */
 
 static pb_status open_file(const char *folder, const char *name, const char *mode, FILE **out)
 {
@@ -191,14 +191,14 @@ static pb_status shrink_base(run *r, const char *dir, float f)
     return s;
 }
 
-/* ---- the program --------------------------------------------------------------------------------------- */
+/* ---- making all files of the folder -------------------------------------------------------------------- */
 
 static pb_status train_base(run *r, const char *dir, double *ce)
 {
     pb_trainer *t = NULL;
     PB_TRY(open_trainer(r, &base, &t));
     pb_model *m = pb_trainer_model(t);
-    /* so that missing biases change the result */
+    /* Larger biases, so that an implementation without biases gives another result. */
     for (int l = 0; l < m->g.L; l++) scale(pb_layer_param(m, l, PB_P_qkv_bias), 50);
     pb_status s = train(r, t, &base, ce);
     if (s == PB_OK) s = pb_model_save_hf(m, dir, NULL);

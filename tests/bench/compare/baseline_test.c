@@ -28,7 +28,7 @@ static void runs_are_compared_with_the_saved_baseline(void **state)
     assert_int_equal(against_baseline(run_file("ceiling_moved"), require, folder, "suspect=2"), 0);
     assert_int_equal(against_baseline(run_file("machine"), require, folder, "m2/backward.csv"), 4);
     assert_int_equal(against_baseline(run_file("missing"), (pb_compare_opts){0}, folder, "missing=1"), 4);
-    /* one suite with a baseline, one without */
+    /* The run has two suites; only one of them has a stored baseline. */
     assert_int_equal(
         against_baseline(run_file("counters"), (pb_compare_opts){.format = "junit"}, folder, "/m1/throughput.csv\""),
         4);
@@ -39,7 +39,7 @@ static void runs_are_compared_with_the_saved_baseline(void **state)
     assert_true(fread(text, 1, sizeof text - 1, f) > 0);
     fclose(f);
     assert_non_null(strstr(text, "baseline:r1"));
-    assert_non_null(strstr(text, ",0.1002,")); /* 4 digits of the median over processes */
+    assert_non_null(strstr(text, ",0.1002,")); /* the stored value is the median over processes, rounded to 4 digits */
     assert_non_null(strstr(text, ",319.4,"));  /* 4 digits of 319.361277 */
     assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
     assert_non_null(strstr(capture_end(&c), "m1 backward: 9 rows, 3 processes, bench_version 2, from r1: first, ever"));
@@ -118,7 +118,7 @@ static void names_cannot_lead_out_of_the_folder(void **state)
     CHECK_FAILS(pb_baseline_path("b", "m", "..", path, sizeof path), PB_EINVAL, "cannot be used as a file name");
 }
 
-/* ---- sessions ---------------------------------------------------------------------------------- */
+/* ---- adding and dropping sessions -------------------------------------------------------------- */
 
 static void write_text(const char *path, const char *text)
 {
@@ -150,7 +150,8 @@ static void everything_that_a_comparison_reads_is_stored(void **state)
     assert_false(pb_metric_stored("host_time"));
 }
 
-/* Metrics that nothing reads in a baseline are not stored, and not NEW in a comparison with it, unless they gate. */
+/* A metric that no comparison or table reads from a baseline is stored only if it gates. If it is not stored, a
+ * comparison with the baseline does not report it as NEW. */
 static void what_nothing_reads_is_not_stored(void **state)
 {
     static const char head[] =
@@ -372,7 +373,7 @@ static void concurrent_updates_are_all_kept(void **state)
     remove_folder(folder);
 }
 
-/* Exit code 2 when another path would help, 125 when the machine cannot write. */
+/* A write failure has exit code 2 if another path would help, 125 if the machine cannot write. */
 static void write_failures_have_their_exit_codes(void **state)
 {
     char folder[64], file[128];

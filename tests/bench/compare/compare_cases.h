@@ -40,7 +40,8 @@ static inline void check_comparison(const pb_comparison *x)
     free(c.text);
 }
 
-/* Makes the comparisons with stored sessions, or the others. Returns how many there are. */
+/* Makes all comparisons of cases.txt with stored sessions (`against` true) or with runs (false). Returns their
+ * number. */
 static inline int check_comparisons(bool against)
 {
     int n = 0;

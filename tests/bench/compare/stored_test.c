@@ -13,7 +13,7 @@ static void stored_sessions_follow_the_rule(void **state)
     assert_true(check_comparisons(true) >= 44);
 }
 
-/* ---- error rates ------------------------------------------------------------------------------- */
+/* ---- error rates on simulated sessions --------------------------------------------------------- */
 
 enum { ROWS = 20, SESSIONS = 12, TRIALS = 2000, FEW_TRIALS = 200 };
 
@@ -100,7 +100,7 @@ static void false_alarms_are_rare_and_slow_code_is_found(void **state)
         "%d alarms in %d comparisons of %d rows; %d of %d changes of 6 %% found; the last could show %.2f %%\n", alarms,
         TRIALS, ROWS, found, TRIALS / 20, 100 * expm1(detects));
     assert_true(alarms < 36);
-    assert_true(alarms > 2); /* not zero: the bound is no wider than alpha needs */
+    assert_true(alarms > 2); /* some alarms must occur; without any, the bound would be wider than alpha needs */
     assert_true(found >= TRIALS / 20 - 2);
 }
 
@@ -126,7 +126,7 @@ static void fewer_than_ten_sessions_never_fail_a_time(void **state)
         }
     print_message("%d of %d unchanged rows are SUSPECT; %d of %d times that doubled are\n", moved, trials * ROWS, seen,
                   trials);
-    assert_true(moved > trials); /* the noise is large enough to matter */
+    assert_true(moved > trials); /* the noise is so large that unchanged rows become SUSPECT */
     assert_int_equal(seen, trials);
 }
 

@@ -30,7 +30,7 @@ static void put_rate(pb_emitter *s, const char *tuning, const char *seq, const c
     CHECK_OK(pb_emit(s, &c, "tokens_per_second", rate, 1, PB_ROW_OK, ""));
 }
 
-/* The ratios of LoRA and of QLoRA are judged each by its own cases; other tunings are not. */
+/* LoRA and QLoRA each get a verdict from their own cases; tuning=full and seq=128 get no row of the requirement. */
 static void ratios_are_judged_per_tuning(void **state)
 {
     pb_ctx gpu = {.be = &pb_backend_cuda, .id = PB_CUDA}; /* only its name and id are read */
@@ -56,7 +56,8 @@ static void ratios_are_judged_per_tuning(void **state)
     close_emitter(&s);
 }
 
-/* The row of a tuning that was not measured names the tuning; a length that the requirement is not about is shown. */
+/* The requirement's row is `unsupported` for a tuning that was not measured, and for a row length that the requirement
+ * does not cover; the latter's note gives the length and the ratio. */
 static void ratios_of_other_runs_are_unsupported(void **state)
 {
     pb_ctx gpu = {.be = &pb_backend_cuda, .id = PB_CUDA};

@@ -33,7 +33,7 @@ static void check_golden(char *text, const char *name)
     fclose(f);
 }
 
-/* ---- export ---------------------------------------------------------------------------------------- */
+/* ---- bench export ---------------------------------------------------------------------------------- */
 
 /* Returns the exported text; the caller frees it. */
 static char *exported(const char *file, const char *to, const char *better, const char *note)
@@ -125,7 +125,7 @@ static void gbench_has_the_fields_its_tools_need(void **state)
         near(number(e, "cpu_time"), number(e, "real_time"));
         if (strstr(word(e, "name"), "batch=8")) check_batch_8(e);
     }
-    assert_int_equal(count[0], 8); /* processes of three cases; one of them is wrong */
+    assert_int_equal(count[0], 8); /* 3 cases x 3 processes, without the process that was wrong */
     assert_int_equal(count[1], 12);
     assert_int_equal(count[2], 4);
     json_decref(root);
@@ -174,7 +174,7 @@ static void mllog_lines_are_events(void **state)
         assert_true(*word(e, "key") && json_object_get(e, "value") && json_is_object(json_object_get(e, "metadata")));
         json_decref(e);
     }
-    /* 3 per process of two cases and of two good processes; 1 each without axes */
+    /* 3 events per process: of two cases 3 processes each, of a third case 2; and 3 rows without axes */
     assert_int_equal(events, 2 * 3 * 3 + 2 * 3 + 3);
     free(text);
 }
@@ -204,7 +204,7 @@ static void an_impossible_export_gives_the_reason(void **state)
     }
 }
 
-/* ---- import ---------------------------------------------------------------------------------------- */
+/* ---- bench import ---------------------------------------------------------------------------------- */
 
 static void check_import(const char *tool, const char *const files[], const char *golden)
 {
@@ -343,7 +343,7 @@ static void figures_without_a_metric_are_counted(void **state)
     }
 }
 
-/* ---- Markdown and JUnit ---------------------------------------------------------------------------- */
+/* ---- Markdown and JUnit XML of a comparison -------------------------------------------------------- */
 
 static void check_compare(const char *base, const char *cand, const char *format, pb_exit want, const char *golden)
 {

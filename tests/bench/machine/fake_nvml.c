@@ -28,7 +28,7 @@ typedef struct process {
     int nvml##name(__VA_ARGS__);                                                                                       \
     int nvml##name(__VA_ARGS__)
 
-static unsigned long long mask; /* throttle reasons since the library's start */
+static unsigned long long mask; /* throttle reasons since the last start of the library */
 static int asked;               /* readings of the mask since then */
 
 static const char *setting(const char *name)

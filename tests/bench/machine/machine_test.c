@@ -11,7 +11,7 @@
 #include "bench/run/throttle.h"
 #include "tests/folder_test.h"
 
-/* ---- the host's state, from files ----------------------------------------------------------------------- */
+/* ---- reading the host's state from files ---------------------------------------------------------------- */
 
 /* Writes a file in the test folder and creates its parent folders. */
 static void put(const char *path, const char *text)
@@ -202,7 +202,7 @@ static void missing_readings_are_unknown(void **state)
         if (c->gpu) expect(&p, c->name, PB_HEALTH_UNKNOWN);
 }
 
-/* ---- machine ids --------------------------------------------------------------------------------------------- */
+/* ---- machine ids stay what baselines/ uses ------------------------------------------------------------------- */
 
 static void expect_id(const char *hard, const char *want)
 {
@@ -253,7 +253,7 @@ static int next_descriptor(void)
     return fd;
 }
 
-/* Measuring processes would inherit the descriptor. */
+/* Makes a fingerprint and checks that no descriptor stays open, because measuring processes would inherit it. */
 static void a_fingerprint_leaves_no_file_open(void **state)
 {
     (void)state;
@@ -285,7 +285,8 @@ static void retries_are_bounded(void **state)
 {
     const int retry_of[] = {-1, -1, -1, 1, 2, 3};
     const bool hot[] = {false, true, true, true, false, true};
-    const long want[] = {3, 4, 5, 6, 6, 6}; /* number of processes to run, after process i has ended */
+    /* want[i]: number of processes to run in all, as known after process i has ended */
+    const long want[] = {3, 4, 5, 6, 6, 6};
     pb_options o = {.processes = 3, .throttle_retries = 2}, none = {.processes = 3};
     pb_attempts a = {.options = &o}, b = {.options = &none};
     (void)state;

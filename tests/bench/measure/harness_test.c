@@ -71,7 +71,7 @@ static void the_graver_exit_code_stands(void **state)
         for (int j = 0; j < 6; j++) assert_int_equal(pb_worse_exit(order[i], order[j]), order[i > j ? i : j]);
 }
 
-/* ---- the writer --------------------------------------------------------------------------------- */
+/* ---- the writer of result rows ------------------------------------------------------------------ */
 
 static char dir[] = "/tmp/pb_harness_XXXXXX";
 

@@ -11,7 +11,7 @@ static inline pb_timing measure(scripted *s, const pb_measure_opts *o)
     return t;
 }
 
-/* Returns the value of rank k (from 0), found by counting instead of sorting. */
+/* Returns the k-th smallest value (k from 0), found by counting instead of sorting. */
 static inline double of_rank(const double *v, int n, int k)
 {
     for (int i = 0; i < n; i++) {

@@ -1,11 +1,12 @@
-/* measured_noise_test.c - times of known distributions through the measurement loop: samples come out bit for bit,
- * the effect of stopping at a time on the median, and when a too short warm-up is reported. */
+/* measured_noise_test.c - scripted times of known distributions go through the measurement loop: the samples equal the
+ * script bit for bit, stopping at a time biases the median as theory predicts, and a warm-up that is too short is
+ * reported. */
 #include "bench/stats/distributions.h"
 #include "bench/stats/inference.h"
 #include "bench/stats/trend.h"
 #include "tests/bench/measure/measured.h"
 
-/* ---- known distributions ------------------------------------------------------------------------ */
+/* ---- samples of known distributions ------------------------------------------------------------- */
 
 enum { N = 1000, WARM = 3, LENGTH = WARM + N };
 static const double unit = SCRIPTED_UNIT;
@@ -19,7 +20,7 @@ typedef struct noise {
 static double uniform(noise *s) { return pb_uniform(s->seed, s->i++); }
 static double gauss(noise *s) { return pb_normal_quantile(1 - (uniform(s) + 0x1p-60)); }
 
-/* All values are in units of `level`; k counts from the first warm-up call. */
+/* Distributions of the scripted times, in units of `level`; k counts the calls, from the first warm-up call. */
 static double constant(noise *s, int k) { return (void)s, (void)k, 1; }
 static double normal(noise *s, int k) { return (void)k, 1 + 0.1 * gauss(s); }
 static double exponential(noise *s, int k) { return (void)k, -log(1 - uniform(s)); }
@@ -75,7 +76,8 @@ static void what_is_scripted_is_measured(void **state)
             o.flush = o.queued = true;
             t = measure(&gpu, &o);
             same_to_the_bit(known[k].name, &t, script + WARM, N - odd);
-            CHECK_NEAR(t.host_median, 12 * unit, 0); /* one call and two event records, independent of the work */
+            /* the host's time for one call and two event records does not depend on the work */
+            CHECK_NEAR(t.host_median, 12 * unit, 0);
         }
     }
 }
@@ -100,7 +102,7 @@ static void the_distributions_are_the_known_ones(void **state)
     }
 }
 
-/* ---- stopping at a time ------------------------------------------------------------------------------ */
+/* ---- the bias of stopping at a time ------------------------------------------------------------------ */
 
 /* Averages the median and the last sample over 4000 measurements of freshly drawn times. */
 static void over_many(draw d, const pb_measure_opts *o, double *median, double *last)
@@ -156,7 +158,7 @@ static void a_trend_is_found_and_noise_is_none(void **state)
 {
     static const draw still[] = {constant, normal, exponential, bimodal, spiked};
     (void)state;
-    /* Medians of the first and last third are the values at their middles: 1.5 - 1/12 and 1 + 1/12. */
+    /* The first and last third of the samples have the medians 1.5 - 1/12 and 1 + 1/12, the values at their middles. */
     CHECK_NEAR(trend_of(warming, 1, N), (1.5 - 0.5 / 6) / (1 + 0.5 / 6) - 1, 0.01);
     assert_true(trend_of(cooling, 1, N) == 0);
     assert_true(trend_of(hardly_warming, 1, N) == 0);
@@ -167,7 +169,8 @@ static void a_trend_is_found_and_noise_is_none(void **state)
     }
     const double steep[15] = {3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1};
     CHECK_NEAR(pb_trend(steep, 15), 2, 0);
-    assert_true(pb_trend(steep, 14) == 0); /* four samples against four are equal too often by chance */
+    /* fewer than 15 samples are too few to tell a trend from chance */
+    assert_true(pb_trend(steep, 14) == 0);
     assert_true(pb_trend(steep, 0) == 0);
 }
 

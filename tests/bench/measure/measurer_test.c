@@ -21,7 +21,7 @@ static void median_of_odd_and_even(void **state)
     CHECK_NEAR(pb_median(even, 4), 3, 0);
 }
 
-/* ---- overhead of the measurement ----------------------------------------------------------------- */
+/* ---- overhead that the measurement adds to a sample ---------------------------------------------- */
 
 static void a_sample_holds_one_mark_at_most(void **state)
 {
@@ -38,7 +38,8 @@ static void a_sample_holds_one_mark_at_most(void **state)
     for (int i = 0; i < 5; i++) CHECK_NEAR(t.seconds[i], 1, 0);
 }
 
-/* Why `queued` exists: an idle device waits for the host in every sample, a busy device does not. */
+/* Shows why the option `queued` exists: without it the device is idle when a sample begins, so that each sample
+ * includes the host's time to enqueue; with it, only the first sample of a batch does. */
 static void an_idle_device_waits_for_the_host(void **state)
 {
     static const double script[16] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -48,7 +49,7 @@ static void an_idle_device_waits_for_the_host(void **state)
     CHECK_NEAR(measure(&idle, &o).median, 1.25, 0);
     o.queued = true;
     pb_timing t = measure(&behind, &o);
-    CHECK_NEAR(t.seconds[0], 1.25, 0); /* before the first sample of a batch the device is idle */
+    CHECK_NEAR(t.seconds[0], 1.25, 0); /* 1 s of work and 0.25 s to enqueue it, because the device is idle */
     CHECK_NEAR(t.seconds[1], 1, 0);
     o.flush = true;
     t = measure(&busy, &o);
@@ -56,7 +57,7 @@ static void an_idle_device_waits_for_the_host(void **state)
     CHECK_NEAR(t.median, 1, 0);
 }
 
-/* ---- how many samples ---------------------------------------------------------------------------- */
+/* ---- the number of samples ----------------------------------------------------------------------- */
 
 static const double script[64] = {50, 40, 1, 5, 2, 4, 3, 9, 9, 9, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
@@ -87,8 +88,8 @@ static void sampling_stops_at_the_time_asked_for(void **state)
     assert_int_equal(t.n, 6);
 }
 
-/* 8 s in time slices of 2 s, with calls of 0.25 s. Each slice has one call to warm the caches, two of the eight
- * samples, and five untimed calls. */
+/* Measures for 8 s in time slices of 2 s, with calls of 0.25 s. Each slice has one call to warm the caches, two of the
+ * eight samples, and five untimed calls. */
 static void turns_spread_the_samples_over_their_time(void **state)
 {
     static double quarters[64];
@@ -100,11 +101,11 @@ static void turns_spread_the_samples_over_their_time(void **state)
         .warmup = 2, .min_samples = 5, .max_samples = 8, .min_time = 8, .round_hook = pb_time_slice_hook(&alone)};
     pb_timing t = measure(&f, &o);
     assert_int_equal(t.n, 8);
-    /* the first slice needs no extra warm-up call; the last sample ends the last slice */
+    /* three slices of 8 calls; the last slice ends with the last sample, after 3 calls */
     assert_int_equal(f.calls, 8 + 2 * 8 + 3);
     o.max_samples = 64, o.min_time = 7.5, alone.began = 0;
     t = measure(&g, &o);
-    assert_int_equal(t.n, 5 + 3 * 7); /* the time is up before there are 64 samples */
+    assert_int_equal(t.n, 5 + 3 * 7); /* min_time ends the measurement before it has 64 samples */
     assert_int_equal(g.calls, 4 * 8);
 }
 
@@ -120,10 +121,11 @@ static void a_turn_is_one_call_where_calls_are_longer(void **state)
         .warmup = 1, .min_samples = 4, .max_samples = 64, .min_time = 8, .round_hook = pb_time_slice_hook(&alone)};
     const pb_timing t = measure(&f, &o);
     assert_int_equal(t.n, 4);
-    assert_int_equal(f.calls, 1 + 1 + 4); /* before the first sample the length of a call is unknown */
+    /* 1 warm-up call; 1 more in the first slice, when the length of a call is not known yet; 4 samples */
+    assert_int_equal(f.calls, 1 + 1 + 4);
 }
 
-/* ---- what is not timed --------------------------------------------------------------------------- */
+/* ---- work that must not be timed ----------------------------------------------------------------- */
 
 static void preparation_is_not_timed(void **state)
 {
@@ -141,7 +143,7 @@ static void preparation_is_not_timed(void **state)
     }
 }
 
-/* One host sync per batch and one for the warm-up; each sample has its own two event records. */
+/* Queued samples need one host sync per batch, and one for the warm-up; each sample has its own two event records. */
 static void queued_samples_follow_each_other_without_a_wait(void **state)
 {
     scripted f = {.script = script}, g = f;
@@ -154,7 +156,8 @@ static void queued_samples_follow_each_other_without_a_wait(void **state)
     assert_int_equal(f.count[STEP_SYNC], 2);
     o.max_samples = 20;
     t = measure(&g, &o);
-    same_to_the_bit("queued", &t, script + 2, 16); /* a whole batch, although 5 samples are enough */
+    /* a batch of 16 samples is always completed, although 5 are enough */
+    same_to_the_bit("queued", &t, script + 2, 16);
 }
 
 static void a_slowdown_is_a_share_of_each_call_on_a_cpu(void **state)
@@ -179,8 +182,8 @@ static void a_slowdown_is_a_share_of_each_call_on_a_cpu(void **state)
     CHECK_NEAR(s.delayed, 0.25 * 15, 0); /* the warm-up has no delay */
 }
 
-/* Event records and clock reads around the delay also take time. Without compensation, a call of 1 us would be
- * slowed down by twice the requested share. */
+/* An injected delay has the requested length although the event records and clock reads around it take time. Without
+ * compensation, a call of 1 us would be slowed down by twice the requested share. */
 static void a_slowdown_is_as_long_as_asked_whatever_a_mark_takes(void **state)
 {
     scripted s = {.script = script, .marking = unit};
@@ -220,8 +223,8 @@ static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
     CHECK_NEAR(t.kernel_launches, SCRIPTED_LAUNCHES, 0);
 }
 
-/* The delay is a kernel: it takes time besides its length, and it has a minimum length. The injected delay must be
- * as long as requested all the same. */
+/* An injected delay on a device has the requested length, although its kernel has an overhead and a shortest possible
+ * length. */
 static void a_slowdown_on_a_device_is_as_long_as_asked_whatever_a_kernel_takes(void **state)
 {
     static double seconds[128];
@@ -240,7 +243,7 @@ static void a_slowdown_on_a_device_is_as_long_as_asked_whatever_a_kernel_takes(v
     const pb_timing t = measure(&s, &o);
     for (int i = 0; i < 20; i++) CHECK_NEAR(t.seconds[i], 6, 0);
     CHECK_NEAR(t.slowed, 0.5, 1e-15);
-    delay.share = 0.125; /* half of what the shortest delay takes */
+    delay.share = 0.125; /* asks for half of the shortest possible delay (1 s), and gets the shortest */
     CHECK_NEAR(measure(&g, &o).slowed, 0.25, 1e-15);
 }
 
@@ -259,9 +262,9 @@ static void a_graph_is_recorded_once_and_replayed(void **state)
     assert_int_equal(t.nodes, SCRIPTED_NODES);
 }
 
-/* ---- what goes wrong ----------------------------------------------------------------------------- */
+/* ---- errors and interrupts ----------------------------------------------------------------------- */
 
-/* The measurement must fail with this text and leave *out unchanged. */
+/* Checks that the measurement fails with status `want` and message `text`, and that it leaves *out unchanged. */
 static void fails(scripted *s, const pb_measure_opts *o, pb_status want, const char *text)
 {
     static pb_timing t, before;
@@ -286,7 +289,8 @@ static void what_cannot_be_measured_says_so(void **state)
     fails(&s, &o, PB_EINVAL, "samples");
 }
 
-/* Every step fails at each of its calls in turn. The graph is freed. */
+/* Makes every kind of call (scripted_step) fail at its first, second, ... occurrence. The measurement must return the
+ * error and free its graph. */
 static void an_error_ends_the_measurement(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
-/* scripted.c - implements the device and the clocks of scripted.h. */
+/* scripted.c - implements the simulated device and the simulated clocks that scripted.h declares. */
 #include "tests/bench/measure/scripted.h"
 
 #include "kernels/engine/clock.h"
 
-static const scripted *clock_of; /* pb_clock_seconds reads the host clock of this one */
+static const scripted *clock_of; /* pb_clock_seconds() returns the host clock of this scripted device */
 
 double pb_clock_seconds(void) { return clock_of ? clock_of->host : 0; }
 

@@ -9,7 +9,7 @@
 
 #define SCRIPTED_UNIT 0x1p-20 /* seconds */
 
-/* The calls that are counted, and that can be made to fail. */
+/* The kinds of calls that the scripted device counts, and that a test can make fail. */
 typedef enum scripted_step {
     STEP_WORK,
     STEP_BEFORE,
@@ -30,12 +30,12 @@ typedef struct scripted {
     bool async;           /* the host runs ahead of the device, as with a GPU; false: the host works itself (CPU) */
     bool gpu;             /* the context reports a GPU */
     double enqueue;       /* host seconds to enqueue a call or a replay, before the device may begin it */
-    double marking;       /* seconds of an event record; on a CPU it reads the clock when these are over */
+    double marking;       /* seconds that an event record takes; on a CPU the clock is read at their end */
     double recording;     /* seconds to record a graph */
     double waiting;       /* seconds that an injected delay takes in addition to its length */
     double shortest;      /* shortest time that an injected delay can take, seconds */
     double delayed;       /* out: total length of the delays that were asked for, seconds */
-    double host, device;  /* the clocks, seconds: now, and when all enqueued work will have ended */
+    double host, device;  /* seconds; host: the time now; device: when all enqueued work will have ended */
     double at[SCRIPTED_SLOTS];
     int calls, count[NSTEPS]; /* calls: entries of the script used so far; count: calls of each step */
     int stop_at;              /* stop() is called at the end of this call, counted from 1; 0: never */

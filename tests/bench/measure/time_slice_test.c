@@ -174,7 +174,7 @@ static void the_successor_of_a_process_has_its_turn(void **state)
     pb_time_slices t;
     char text[96];
     (void)state;
-    join(&e); /* the other ends stay open, as if the other process were waiting */
+    join(&e); /* the other process's pipe ends stay open here, as if it were waiting */
     snprintf(text, sizeof text, "0.001:%d:%d:0", e.from[1], e.to[1]);
     assert_int_equal(pb_time_slice_open(text, 3, 0, NULL, &t), PB_OK);
     assert_true(t.from >= 0);

@@ -31,10 +31,10 @@ static const expected cases[] = {
     {0.0002, 0.003, 12, 0, 0, PB_VERDICT_SAME, PB_PAIR_EQUIVALENT, 1, 0, "equivalence p="},
     {0.0200, 0.030, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 12, "; measure 12 more pairs"},
     {0.0098, 0.003, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_SMALL, 1, 12, "significant, but"},
-    /* a metric where higher is better: less is worse, and the text keeps the metric's sign */
+    /* For a metric where higher is better, a decrease is a regression; the text keeps the sign of the change. */
     {-0.020, 0.003, 12, 1, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "REGRESSED: -1.98 % [-2."},
     {0.0200, 0.003, 12, 1, 0, PB_VERDICT_IMPROVED, PB_PAIR_FASTER, 1, 0, "IMPROVED: +2.02 % [+1."},
-    /* the second look, when 12 pairs did not decide, or more pairs exist */
+    /* The second look, at 24 pairs or all pairs, is made if 12 pairs did not decide. */
     {0.0200, 0.022, 24, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 2, 0, "from 24 pairs, look 2 of 2"},
     {0.0200, 0.045, 24, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 2, 0, "reduce the noise of the machine"},
     {0.0200, 0.022, 17, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 2, 0, "from 17 pairs, look 2 of 2"},
@@ -195,7 +195,7 @@ static void make_family(family *f, int n, int pairs)
     }
 }
 
-/* A row that is significant alone is not significant among 39 others. */
+/* A difference that is significant in a single row is not significant if 39 other rows are tested as well. */
 static void holm_adjusts_for_the_number_of_rows(void **state)
 {
     (void)state;
@@ -219,7 +219,8 @@ static void holm_adjusts_for_the_number_of_rows(void **state)
     CHECK_NEAR(f.r[0].p_adjusted, alone, 1e-12);
 }
 
-/* At the second look, rows that were REGRESSED at the first leave the correction; rows that were SAME stay in it. */
+/* Rows that were REGRESSED at the first look do not count in Holm's correction at the second look; rows that were SAME
+ * do. */
 static void holm_adjusts_over_two_looks(void **state)
 {
     (void)state;

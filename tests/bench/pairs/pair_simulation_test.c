@@ -7,7 +7,7 @@
 #include "bench/stats/distributions.h"
 #include "tests/test.h"
 
-/* ---- noise ------------------------------------------------------------------------------------- */
+/* ---- simulated noise of a machine -------------------------------------------------------------- */
 
 typedef struct source {
     uint64_t seed, i;
@@ -33,7 +33,7 @@ typedef struct machine {
     const char *name;
     double drift;     /* total change of the level over the first 12 pairs; its sign is random */
     double process;   /* sd between processes; half of the variance is common to all metrics */
-    double mode, by;  /* mode: share of slow processes; by: how much slower they are */
+    double mode, by;  /* mode: share of processes in the slow mode; by: how much slower they are (logarithm) */
     double wander;    /* correlation of a process with the previous one */
     double iteration; /* sd of an iteration; correlation 0.6 with the previous one */
     double spikes;    /* share of iterations that take about 5 % longer */
@@ -81,7 +81,7 @@ static void run_session(const machine *m, double effect, source *s, session *z)
     }
 }
 
-/* ---- the rule over sessions ---------------------------------------------------------------------- */
+/* ---- verdicts of the rule on simulated sessions -------------------------------------------------- */
 
 typedef struct tally {
     int alarms;       /* sessions with a false REGRESSED */
@@ -128,7 +128,7 @@ static const machine locked = {"locked", 0.001, 0.0015, 0, 0, 0, 0.004, 0.01, fa
 static const machine unlocked = {"unlocked", 0.010, 0.0030, 0, 0, 0, 0.004, 0.01, false};
 static const machine bimodal = {"bimodal", 0.003, 0.0015, 0.3, 0.010, 0, 0.004, 0.01, false};
 static const machine noisy = {"noisy", 0.010, 0.0080, 0, 0, 0, 0.010, 0.02, false};
-/* So noisy that the minimum effect does not prevent false alarms; only alpha does. */
+/* Machines so noisy that the minimum effect does not prevent false alarms; only alpha does. */
 static const machine wild = {"wild", 0.020, 0.0600, 0, 0, 0, 0.010, 0.02, false};
 static const machine wandering = {"wandering", 0.020, 0.0600, 0, 0, 0.7, 0.010, 0.02, false};
 static const machine heavy_tailed = {"heavy", 0.020, 0.0600, 0, 0, 0, 0.010, 0.02, true};
@@ -165,9 +165,10 @@ static void two_percent_is_found(void **state)
     }
 }
 
-/* ---- intervals and powers ------------------------------------------------------------------------ */
+/* ---- confidence intervals and statistical power -------------------------------------------------- */
 
-/* 95 % intervals for n normal values with mean 1, 20,000 each. 95 % +- 3 standard errors is 94.54 to 95.46 %. */
+/* For each n, computes 20,000 intervals of 95 % from n normal values with mean 1. Between 94.54 and 95.46 % of them (95
+ * % +- 3 standard errors) must contain the mean. */
 static void intervals_contain_the_mean(void **state)
 {
     (void)state;
@@ -182,8 +183,9 @@ static void intervals_contain_the_mean(void **state)
             double half = t * sample.sd / sqrt(n);
             held += sample.mean - half <= 1 && 1 <= sample.mean + half;
             if (r) continue;
-            pb_interval i =
-                pb_t_interval(&sample, 0.05); /* equal to `half`, computed once per size: the quantile is slow */
+            /* The interval is compared with `half` only once per n, because pb_t_interval computes a quantile, which is
+             * slow. */
+            pb_interval i = pb_t_interval(&sample, 0.05);
             CHECK_NEAR(i.lo, sample.mean - half, 1e-12);
             CHECK_NEAR(i.hi, sample.mean + half, 1e-12);
         }
@@ -191,8 +193,8 @@ static void intervals_contain_the_mean(void **state)
     }
 }
 
-/* The detectable effect is found as often as its power says, and the exact test keeps its level for differences that
- * are not normal: heavy tails, unequal sizes. */
+/* A change of the detectable size is found in 95 % of trials, the power it was computed for. The sign-flip test keeps
+ * its false-alarm rate for differences that are not normal: heavy tails, unequal sizes. */
 static void power_and_level_are_as_stated(void **state)
 {
     (void)state;
@@ -209,7 +211,8 @@ static void power_and_level_are_as_stated(void **state)
         flips += pb_sign_flip(y, 8, 0) <= 0.05;
     }
     assert_in_range(found, 9435, 9565); /* 9500 +- 3 standard errors */
-    assert_in_range(flips, 403, 535);   /* 12/256 of 10,000, +- 3 standard errors */
+    /* expected 12/256 of 10,000: at 8 pairs the largest p-value up to 0.05; limits +- 3 standard errors */
+    assert_in_range(flips, 403, 535);
 }
 
 int main(void)

@@ -112,7 +112,14 @@ cp -r same1 right
 tell right base loss 5.5; tell right cand loss 5.52
 tell right base kernel_launches 692; tell right cand kernel_launches 692 3 693
 expect 0 "$summary" "$fixture" compare right
-grep -q 'note: a counter changed: kernel_launches of backward/step?dtype=f32, 692 -> 693' log || fail "right: the counter is not named"
+grep -q '(INCONCLUSIVE): not exact: the processes of a side differ, 692 to 692 -> 692 to 693' log || fail "right: the counter is not named"
+cp -r same1 more_calls
+tell more_calls base kernel_launches 692; tell more_calls cand kernel_launches 693
+expect 1 'REGRESSED: exact, 692 -> 693 (+1)' "$fixture" compare more_calls
+grep -q 'regressed=1 .*same=3 .*exit=1' log || fail "more_calls: the other rows are not judged"
+printf 'key,metric,from,to,reason,until\nbackward/*,kernel_launches,692,693,a better kernel,\n' >baselines/accepted.csv
+expect 0 'note: accepted: kernel_launches of backward/step?dtype=f32, 692 -> 693: a better kernel' "$fixture" compare more_calls
+rm baselines/accepted.csv
 cp -r same1 loss && tell loss base loss 5.5 && tell loss cand loss 5.5 3 8.25
 expect 4 "FAILED: the candidate's values are wrong: the value exceeds the relative bound 1e-2" "$fixture" compare loss
 grep -q 'same=3 .*failed=1 exit=4' log || fail "loss: the other rows are not judged"

@@ -48,9 +48,9 @@ static pb_simulation simulate(recording *z, int rows, const pb_sim_session *s, i
     return out;
 }
 
-/* So noisy that only alpha prevents false alarms: pair_simulation_test finds just below 1 % in each direction.
- * Without Holm's correction about 8 % of the comparisons would have an alarm; without dividing alpha between the
- * looks, twice the allowed rate. */
+/* The noise is so large that only alpha limits false alarms: pair_simulation_test finds just below 1 % in each
+ * direction. Without Holm's correction about 8 % of the comparisons would have an alarm; without dividing alpha between
+ * the looks, twice the allowed rate. */
 static void false_alarms_stay_below_alpha(void **state)
 {
     (void)state;
@@ -66,7 +66,7 @@ static void false_alarms_stay_below_alpha(void **state)
     assert_in_range(r.recorded.alarms, 0, 4);
     assert_int_equal(r.pairs, 2400);
     assert_true(r.found < r.injected / 25); /* 2 % is not visible in this noise */
-    o.family = false;                       /* each row alone: eight times the comparisons, the same rate */
+    o.family = false;                       /* each of the 8 rows is a comparison of its own */
     o.trials = 300;
     r = simulate(z, 8, s, 2, &o);
     assert_int_equal(r.resampled.comparisons, 2400);
@@ -131,8 +131,8 @@ static void the_order_of_neighbours_is_drawn(void **state)
     assert_int_equal(r.recorded.comparisons, 10);
     assert_int_equal(r.recorded.alarms + r.recorded.improvements, 0);
     assert_in_range(r.resampled.alarms + r.resampled.improvements, 0, 20);
-    assert_in_range(r.resampled.early, 0, 100); /* and a decision rarely comes at the first look */
-    /* keeps the recorded signs; since this is no A/A recording, the cut comparisons are all alarms */
+    assert_in_range(r.resampled.early, 0, 100); /* few comparisons are decided at the first look */
+    /* same_code keeps the recorded signs, and drift then looks like a change: all 10 comparisons are alarms. */
     o.same_code = true;
     r = simulate(z, 1, &(pb_sim_session){240, true}, 1, &o);
     assert_int_equal(r.recorded.alarms, 10);
@@ -154,7 +154,7 @@ static void detection_rates_agree_with_power(void **state)
     CHECK_NEAR((double)r.early / r.injected, early, 0.04);
     CHECK_NEAR((double)r.found / r.injected, late, 0.04);
     assert_true(early < late - 0.2);
-    o.rule.look[0] = 24; /* one look, one row: the detectable change has a closed form */
+    o.rule.look[0] = 24; /* with one look and one row the detectable change has a closed form */
     o.family = false;
     o.trials = 300;
     r = simulate(z, 2, &s, 1, &o);
@@ -172,15 +172,16 @@ static void resampling_keeps_blocks_together(void **state)
     (void)state;
     recording *z = record(1, 240, 0, 0.001, 18);
     for (int i = 0; i < 240; i++)
-        if (i / 60 % 2) z->d[0][i] *= 60; /* alternating: 60 quiet pairs, 60 noisy pairs */
+        if (i / 60 % 2) z->d[0][i] *= 60; /* alternating: 60 pairs of little noise, 60 of much */
     pb_sim_opts o = options(2000);
     o.rule.look[0] = 4; /* the first look is one block */
     o.rule.look[1] = 12;
-    o.rule.alpha = 0.2; /* so that 4 pairs can be significant (2^-4) */
+    o.rule.alpha = 0.2; /* 4 pairs can be significant: the smallest p-value is 2^-4 */
     o.rule.alpha_same = 0.2;
     pb_simulation r = simulate(z, 1, &(pb_sim_session){240, false}, 1, &o);
-    /* nearly half of the comparisons begin with a quiet block; with single pairs, four quiet ones in a row are 1 in
-     * 16 */
+    /* Half of the recorded pairs have little noise. Blocks of four pairs are resampled, so nearly half of the 2000
+     * comparisons begin with four pairs of little noise and decide early. If single pairs were resampled, only 1
+     * comparison in 16 would. */
     assert_in_range(r.early, 700, 1200);
     free(z);
 }

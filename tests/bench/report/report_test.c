@@ -63,7 +63,7 @@ static void labels_have_only_the_axes_that_vary(void **state)
     pb_axes_label(&a, "s/step?batch=16&clip=sync&only=x&seq=8", text, sizeof text);
     assert_string_equal(text, "batch=16 only=x");
     pb_axes_add(&a, "s/other");
-    pb_axes_label(&a, "s/other", text, sizeof text); /* no axis value is common to all keys any more */
+    pb_axes_label(&a, "s/other", text, sizeof text); /* after s/other was added, no axis value is common to all keys */
     assert_string_equal(text, "other");
     pb_axes_label(&a, "s/step?batch=1&clip=sync&seq=8", text, sizeof text);
     assert_string_equal(text, "step batch=1 clip=sync seq=8");
@@ -133,7 +133,7 @@ static void the_exit_code_follows_statuses_and_requirements(void **state)
     assert_int_equal(pb_report(NULL, &(pb_report_opts){.runs = "/no/such"}, stderr), 2);
 }
 
-/* ---- plots ------------------------------------------------------------------------------------- */
+/* ---- bench plot -------------------------------------------------------------------------------- */
 
 static bool file_holds(const char *path, const char *text)
 {
@@ -168,7 +168,8 @@ static void a_plot_is_drawn_from_the_rows(void **state)
     unlink(svg), unlink(png), rmdir(folder);
 }
 
-/* Eager/graph ratios 4, 2 and 1 of one model and 3 of the other: two lines, each named by the axis that differs. */
+/* Draws the eager/graph ratios 4, 2 and 1 of one model and 3 of another: two lines, each labelled with the axis that
+ * differs. */
 static void the_crossover_is_drawn_from_pairs_of_rows(void **state)
 {
     char folder[] = "/tmp/pb_plot_test_XXXXXX", svg[64];
@@ -182,7 +183,7 @@ static void the_crossover_is_drawn_from_pairs_of_rows(void **state)
     if (e != PB_EXIT_OK) fail_msg("exit %d: %s", (int)e, pb_error());
     capture_end(&c), free(c.text);
     assert_true(file_holds(svg, "model=big") && file_holds(svg, "model=small") && file_holds(svg, "tokens a step"));
-    assert_false(file_holds(svg, "model=alone")); /* there is no eager case of this model */
+    assert_false(file_holds(svg, "model=alone")); /* this model has no eager case */
     unlink(svg), rmdir(folder);
 }
 

@@ -31,7 +31,8 @@ static void fields_are_read_as_written(void **state)
     assert_string_equal(t.rows[0].key, "backward/step?batch=1");
     assert_true(t.rows[0].value == 0.5 && t.rows[0].samples == 10 && t.rows[0].process == 0);
     assert_string_equal(t.rows[1].metric, "my \"x\"");
-    assert_string_equal(t.rows[1].note, "one, two [2J"); /* no control character moves the cursor or breaks the line */
+    /* control characters were removed, so that the note stays on one line */
+    assert_string_equal(t.rows[1].note, "one, two [2J");
     assert_true(isnan(t.rows[1].value) && t.rows[1].process == 2);
     assert_ptr_equal(t.rows[0].run_id, t.rows[1].run_id);
     assert_int_equal(t.ignored, 0);
@@ -128,7 +129,7 @@ static void a_series_has_the_most_severe_status(void **state)
         pb_series_set set;
         CHECK_OK(pb_series_make(&(pb_table){.rows = rows, .n = 2}, &set));
         assert_int_equal(set.n, 1);
-        /* A throttled row does not speak for the others. */
+        /* The worse status of the two rows is that of the series, except that a throttled row never decides. */
         const bool second = a == PB_ROW_THROTTLED || (b != PB_ROW_THROTTLED && b > a);
         assert_int_equal(set.s[0].status, second ? b : a);
         if (a != b) assert_string_equal(set.s[0].note, second ? "of the second" : "of the first");
@@ -294,8 +295,8 @@ static void control_characters_of_run_json_are_not_printed(void **state)
     }
 }
 
-/* Writes a run's folder whose process 1 was throttled, as the file `name` next to `processes`, and reads
- * it. */
+/* Writes a folder with the rows of two processes (file `name`) and processes.csv (text `processes`), and reads the
+ * rows. */
 static void read_throttled(const char *name, const char *processes, pb_table *t)
 {
     static const char rows[] = HEADER GOOD GOOD2 LINE("1", "a/b", TIME, "1", "ok", "a note")
@@ -332,11 +333,12 @@ static void rows_of_a_throttled_process_say_so(void **state)
     assert_ptr_equal(t.rows[1].status, t.rows[2].status); /* interned */
     snprintf(both, sizeof both, "%s; a note", why);
     assert_string_equal(t.rows[2].note, both);
-    assert_int_equal(t.rows[3].status, PB_ROW_PASS); /* throttling does not make a result wrong */
+    assert_int_equal(t.rows[3].status, PB_ROW_PASS); /* throttling affects times, not the result of a requirement */
     snprintf(both, sizeof both, "%s; seen", why);
     assert_string_equal(t.rows[3].note, both);
     pb_table_free(&t);
-    /* The last row of a process counts; the processes.csv of a run says nothing of another file. */
+    /* The last row of process 1 in processes.csv counts, so it was not throttled. A file with another name than
+     * results.csv ignores processes.csv. */
     read_throttled("results.csv", PROCESSES "1,,2,interrupted,,Interrupt\n1,,2,ok,,\n", &t);
     for (int i = 1; i < 3; i++) assert_int_equal(t.rows[i].status, PB_ROW_OK);
     pb_table_free(&t);

@@ -1,5 +1,5 @@
-/* supervise_test.c - one and two children that end, hang, stop, ignore signals or are out of time: which signals they
- * get, and what is reported of them. */
+/* supervise_test.c - supervision of one or two child processes that end, hang, stop, ignore signals or exceed their
+ * time: which signals they get, and how their end is reported. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdatomic.h>
@@ -24,7 +24,8 @@ typedef enum act { ENDS, BEATS, WAITS, IGNORES, STOPS, DIES, LEAVES_A_CHILD } ac
 
 /* Memory shared by the test, the supervising process and its children. */
 static struct shared {
-    atomic_int ready, begun, last; /* children that can be signalled; cases begun, and the last of them */
+    /* ready: children that can be signalled; begun: cases begun; last: index of the last one */
+    atomic_int ready, begun, last;
     pb_child child[PB_CHILDREN];
 } * shared;
 
@@ -87,8 +88,8 @@ static _Noreturn void supervise(const play *p)
     _exit(0);
 }
 
-/* Plays a scenario in a process of its own, because signals are counted per process. The children are in
- * shared->child. Returns the seconds it took. */
+/* Runs a scenario in a process of its own, because signals are counted per process. Returns the seconds it took; the
+ * results of the children are in shared->child. */
 static double played(play p)
 {
     const double began = pb_clock_seconds();
@@ -167,12 +168,12 @@ static void test_deadline(void **state)
     assert_int_equal(ended_by(1), SIGKILL);
     assert_true(shared->child[0].late && shared->child[1].late && !shared->child[0].killed);
     assert_true(shared->child[1].took > 1e-3 * DEADLINE_MS); /* by most of the grace */
-    /* `end` is earlier than the end of the grace. */
+    /* The grace would last LONG_MS, but `end` is earlier: the child is killed at `end`. */
     played(
         (play){.n = 1, .what = {IGNORES}, .deadline_ms = DEADLINE_MS, .end_ms = DEADLINE_MS + 50, .grace_ms = LONG_MS});
     assert_int_equal(ended_by(0), SIGKILL);
     assert_true(shared->child[0].took < 0.5e-3 * LONG_MS);
-    /* A child that has ended before is not late. */
+    /* A child that ends before the deadline is not late. */
     played((play){.n = 2, .what = {ENDS, WAITS}, .deadline_ms = DEADLINE_MS});
     assert_true(!shared->child[0].late && shared->child[1].late);
 }
@@ -195,11 +196,12 @@ static void test_signals(void **state)
     assert_int_equal(ended_by(1), SIGINT);
 }
 
-/* With an end-of-file pipe a child has ended when the processes that it left have ended too. */
+/* Without heartbeats, a child counts as ended when its pipe reaches end of file, which is when the processes that it
+ * left have ended too. */
 static void test_end_of_file(void **state)
 {
     (void)state;
-    for (int n = 1; n <= 2; n++) { /* the other child writes to its pipe all the time, which means nothing here */
+    for (int n = 1; n <= 2; n++) { /* with n = 2, the other child writes heartbeats, which must have no effect here */
         played((play){.n = n, .what = {LEAVES_A_CHILD, BEATS}});
         assert_int_equal(code_of(0), 7);
         assert_true(shared->child[0].took > 0.8e-3 * CHILD_MS);

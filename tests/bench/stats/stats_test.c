@@ -6,7 +6,7 @@
 
 #define RELATIVE 1e-12
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- comparison with the table ----------------------------------------------------------------- */
 
 enum { MAX_ARGUMENTS = 64 };
 typedef struct entry {
@@ -141,7 +141,7 @@ static void results_equal_the_reference_table(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* ---- degenerate input -------------------------------------------------------------------------- */
+/* ---- results for degenerate input -------------------------------------------------------------- */
 
 static void one_value_has_unknown_spread(void **state)
 {
@@ -232,7 +232,8 @@ static void arguments_out_of_range_give_no_evidence(void **state)
 static void log_median_takes_the_slowest_rank(void **state)
 {
     (void)state;
-    const double t[] = {1, 2, 3, 10, 4, 2, 2, 2}; /* 4 iterations of 2 ranks; the slower rank takes 4 2 3 10 */
+    /* 4 iterations of 2 ranks; the slower rank of each iteration takes 4, 2, 3 and 10 */
+    const double t[] = {1, 2, 3, 10, 4, 2, 2, 2};
     double work[4], out;
     CHECK_OK(pb_log_median(t, 4, 2, work, &out));
     CHECK_NEAR(out, (log(3) + log(4)) / 2, 1e-15);
@@ -243,7 +244,8 @@ static void log_median_takes_the_slowest_rank(void **state)
     CHECK_FAILS(pb_log_median(t, 0, 1, work, &out), PB_EINVAL, "0 iterations");
 }
 
-/* The largest exact size, compared with the normal approximation and with a count: all 24 values have equal size. */
+/* Tests the exact test at its largest size, 24 values: against a count if all values have equal size, else against the
+ * normal approximation. */
 static void sign_flip_of_24(void **state)
 {
     (void)state;

@@ -27,7 +27,7 @@ static void cases_that_cannot_be_are_refused(void **state)
     assert_int_equal(sizes_of("fwd qk=576").V, 512);
 }
 
-/* ---- key lists -------------------------------------------------------------------------------------------- */
+/* ---- random key lists and lists as in DeepSeek-V4 --------------------------------------------------------- */
 
 static int32_t *lists_of(const pb_attn *a)
 {
@@ -142,7 +142,7 @@ static void v4_lists_are_a_window_and_complete_groups(void **state)
 
 /* ---- FLOPs of a case -------------------------------------------------------------------------------------- */
 
-/* FLOP counts that the authors of the public kernels (FlashMLA) give for these shapes. */
+/* The FLOP counts equal those that the authors of the public kernels (FlashMLA) give for these shapes. */
 static void work_is_counted_as_public_kernels_count_it(void **state)
 {
     const pb_attn f = sizes_of("fwd heads=64 topk=640 seq=1280"), b = sizes_of("bwd heads=64 topk=640 seq=1280");

@@ -1,5 +1,5 @@
-/* attention_cases.h - makes cases of the suite attention from lines such as "seq=256 topk=128 dtype=f32", as
- * the grid of the suite has them, for the tests of that suite. */
+/* attention_cases.h - builds cases of the suite attention from lines such as "seq=256 topk=128 dtype=f32", the notation
+ * of the suite's grid. */
 #ifndef PB_ATTENTION_CASES_H
 #define PB_ATTENTION_CASES_H
 #include "bench/suites/attention_case.h"

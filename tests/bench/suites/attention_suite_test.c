@@ -10,7 +10,7 @@
 #include "tests/bench/suites/attention_cases.h"
 #include "tests/bench/emitter.h"
 
-/* ---- what the comparison finds ------------------------------------------------------------------------------ */
+/* ---- errors that the comparison with the reference must find ------------------------------------------------ */
 
 static pb_deviation deviation(int n, const double *want, const double *got)
 {
@@ -136,7 +136,7 @@ static void a_lost_query_is_noticed(void **state)
     pb_attn_close(&c);
 }
 
-/* ---- emitted rows ------------------------------------------------------------------------------------------- */
+/* ---- rows for requirements and crossovers ------------------------------------------------------------------- */
 
 static void must_hold(const char *text)
 {
@@ -189,7 +189,8 @@ static void a_planted_nan_breaks_the_requirements(void **state)
     must_hold("MLA-REL-DIFF-Q?dtype=bf16&heads=64&list=random&masked=0&pass=bwd&qk=512&seq=1280&topk=640&"
               "variant=deterministic,requirement,1,none,,0,fail,");
     e = right_error();
-    e.of[0] = e.of[2] = deviation(2, x, off); /* 1.44e-4 / 10.024: above the limit for q, below that for kv */
+    /* relative difference 1.44e-4 / 10.024: above the limit of MLA-REL-DIFF-Q, below that of MLA-REL-DIFF-KV */
+    e.of[0] = e.of[2] = deviation(2, x, off);
     requirements("bwd dtype=bf16 masked=100 " SHAPE, &e, &s);
     must_hold(
         "MLA-REL-DIFF-Q?dtype=bf16&heads=64&list=random&masked=100&pass=bwd&qk=512&seq=1280&topk=640&variant=sparse,"
@@ -218,8 +219,8 @@ static void a_process_says_from_where_sparse_is_faster(void **state)
     put(&s, "fwd topk=64 seq=1024", 1.5), put(&s, "fwd topk=64 seq=4096", 8);
     put(&s, "bwd topk=64 seq=1024", 1), put(&s, "bwd topk=64 seq=4096", 4);
     put(&s, "fwd topk=512 seq=1024", 3), put(&s, "fwd topk=512 seq=4096", 17);
-    put(&s, "fwd topk=512 seq=8192", 9);              /* there is no dense case of this length */
-    put(&s, "fwd topk=512 seq=2048 masked=75", 1e-3); /* masked slots: no real model has such lists */
+    put(&s, "fwd topk=512 seq=8192", 9);              /* not used: no dense case has this length */
+    put(&s, "fwd topk=512 seq=2048 masked=75", 1e-3); /* not used: a case with masked slots, which no real model has */
     put(&s, "fwd variant=deterministic topk=512 seq=1024", 9);
     put(&s, "fwd topk=2048 seq=1024", 9); /* only one length: no crossover */
     CHECK_OK(pb_attn_crossovers(&s));
@@ -227,7 +228,8 @@ static void a_process_says_from_where_sparse_is_faster(void **state)
               "\"2 lengths from 1024 to 4096; interpolated; dense is faster below, sparse above\"");
     must_hold("pass=bwd&qk=512&topk=64,sparse_from,1,none,,0,unsupported,2 lengths from 1024 to 4096; sparse is faster "
               "at every length");
-    /* forward plus backward: sparse 2.5 against dense 3, and 12 against 48 */
+    /* pass=both adds the times of forward and backward: sparse 2.5 and dense 3 at 1024, sparse 12 and dense 48 at
+     * 4096 */
     must_hold("pass=both&qk=512&topk=64,sparse_from,1,none,,0,unsupported,");
     must_hold("pass=fwd&qk=512&topk=512,sparse_from,1,none,,0,unsupported,2 lengths from 1024 to 4096; dense is still "
               "faster at the longest length");
@@ -263,7 +265,7 @@ static void a_v4_step_is_dense_over_sparse(void **state)
     pb_emitter s;
     (void)state;
     open_emitter(&s);
-    put_step(&s, "v4-flash-layer", "sparse", "1024", "step_time", 0.05); /* there is no dense case of this length */
+    put_step(&s, "v4-flash-layer", "sparse", "1024", "step_time", 0.05); /* no dense case has this length */
     put_step(&s, "v4-tiny", "dense", "4096", "step_time", 1), put_step(&s, "v4-tiny", "sparse", "4096", "step_time", 2);
     CHECK_OK(pb_v4_step_conclude(&s));
     must_hold("requirement/V4-STEP,requirement,1,none,,0,unsupported,");

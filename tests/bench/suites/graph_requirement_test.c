@@ -11,10 +11,11 @@
 #include "tests/bench/emitter.h"
 #include "trainer/step/trainer.h"
 
-static float factor = 1; /* the clipped gradients are multiplied by it; NaN: the first tensor only */
-static int calls_left;   /* of pb_interrupted() until it says true; 0: it never does */
+static float factor = 1; /* factor for all clipped gradients; NaN: only the first tensor is multiplied */
+static int calls_left;   /* calls of pb_interrupted() until it returns true; 0: it never does */
 
-/* The benchmark suite calls this function after it has replayed the graph and before it reads the gradients. */
+/* Replaces pb_trainer_clip_states(), which the requirements call after replaying the graph and before reading the
+ * gradients: multiplies the gradients by `factor`. */
 pb_status __real_pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 pb_status __wrap_pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 pb_status __wrap_pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out)
@@ -32,7 +33,8 @@ pb_status __wrap_pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out)
     return __real_pb_trainer_clip_states(t, out);
 }
 
-static int losses_left, copies_left; /* calls until one returns a NaN; 0: none does */
+/* calls of pb_trainer_loss and pb_gradient_copy until one returns a NaN; 0: never */
+static int losses_left, copies_left;
 
 pb_status __real_pb_trainer_loss(pb_trainer *t, double *out);
 pb_status __wrap_pb_trainer_loss(pb_trainer *t, double *out);
@@ -43,7 +45,8 @@ pb_status __wrap_pb_trainer_loss(pb_trainer *t, double *out)
     return s;
 }
 
-/* The NaN is the first of n gradients, so that a maximum over them meets finite values after it. */
+/* Replaces pb_gradient_copy(): one call makes the first of the n gradients NaN. A maximum over the gradients must not
+ * lose it, although all later values are finite. */
 pb_status __real_pb_gradient_copy(pb_trainer *t, float **out, size_t *n);
 pb_status __wrap_pb_gradient_copy(pb_trainer *t, float **out, size_t *n);
 pb_status __wrap_pb_gradient_copy(pb_trainer *t, float **out, size_t *n)
@@ -60,7 +63,7 @@ bool __wrap_pb_interrupted(void)
     return calls_left == 1;
 }
 
-/* The note of F-GRAPH-BWD-001 has the losses of the steps 10, 50 and 100: training must lower them. */
+/* Reads the losses of steps 10, 50 and 100 from the note of F-GRAPH-BWD-001. They must fall. */
 static void check_losses_fall(const pb_row *r)
 {
     double at10, at50, at100;
@@ -114,7 +117,7 @@ static pb_status keep(void *user, const pb_case *c)
     return PB_OK;
 }
 
-/* One NaN among 200 losses, which finite ones follow. */
+/* One loss is NaN; the losses before and after it are finite. */
 static void a_loss_that_is_not_finite_fails(void **state)
 {
     char status[3][16];
@@ -125,7 +128,7 @@ static void a_loss_that_is_not_finite_fails(void **state)
     assert_string_equal(status[2], "pass");
 }
 
-/* A replay that gives a NaN in one element of the gradient makes the case wrong, and it gets no time. */
+/* If a replayed graph computes a NaN in one element of the gradient, the case is `wrong` and has no time. */
 static void a_replayed_gradient_with_nan_is_wrong(void **state)
 {
     const pb_suite *backward = pb_suite_find("backward");
@@ -179,7 +182,7 @@ static void a_full_disk_is_reported(void **state)
     close_emitter(&s);
 }
 
-/* The row of F-GRAPH-BWD-001-QLORA among those of t; without one the test fails. */
+/* Returns the row of F-GRAPH-BWD-001-QLORA in t; the test fails if t has none. */
 static const pb_row *qlora_row(const pb_table *t)
 {
     for (size_t k = 0; k < t->n; k++)
@@ -189,7 +192,7 @@ static const pb_row *qlora_row(const pb_table *t)
     return NULL;
 }
 
-/* On a CPU the requirement gets no run of its own, and its row says why. */
+/* On a CPU, F-GRAPH-BWD-001-QLORA is not measured; its row is `unsupported`, and the note gives the reason. */
 static void a_cpu_does_not_judge_qlora(void **state)
 {
     pb_emitter s;
@@ -205,7 +208,8 @@ static void a_cpu_does_not_judge_qlora(void **state)
     close_emitter(&s);
 }
 
-/* The case of a GPU, with a model small enough for a CPU: 50 steps, and a row that has the figure but no verdict. */
+/* Runs the case that a GPU measures for F-GRAPH-BWD-001-QLORA, with a model small enough for a CPU: 50 steps; the row
+ * has the losses but no verdict. */
 static void losses_of_a_case_are_compared(void **state)
 {
     double at10, at25, at50;

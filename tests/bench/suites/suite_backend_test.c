@@ -6,7 +6,8 @@
 
 enum { BLOCKS = 1024 };
 
-/* The backend that the strict one calls, and what the strict one remembers. */
+/* `real` is the backend that the strict backend forwards to; the other variables are the state of the strict
+ * backend. */
 static const pb_backend *real;
 static struct {
     const unsigned char *p;
@@ -32,7 +33,7 @@ static void strict_release(pb_ctx *ctx, void *p)
     real->release(ctx, p);
 }
 
-/* The index of the block that holds p; -1: none. */
+/* Returns the index of the allocated block that contains p; -1: none. */
 static int block_of(const void *p)
 {
     int i = blocks;
@@ -105,7 +106,8 @@ static void times_are_of_recorded_events(void **state)
     run(*state, &c);
 }
 
-/* This op adds to its output, which the suite saves before the first call and restores before each. */
+/* scatter_add adds to its output. The suite must save the output before the first call and restore it before each
+ * call. */
 static void what_is_restored_was_saved(void **state)
 {
     pb_case c = {.suite = "kernels", .name = "scatter_add"};

@@ -33,8 +33,18 @@ check_metrics() { # check_metrics MODE METRICS: the steps of this mode must have
     [[ $(metrics throughput mode="$1") == "$2" ]] || fail "steps of mode $1 have the rows $(metrics throughput mode="$1")"
 }
 common='step_time tokens_per_second'
-check_metrics eager "backward_time clip_time forward_time gradient_error loss loss_time optimizer_time peak_memory $common"
-check_metrics graph "gradient_error graph_nodes loss peak_memory record_time $common"
+counters='held_peak host_syncs kernel_digest kernel_launches'
+check_metrics eager "allocations backward_time clip_time formula_flops forward_time gradient_error $counters loss loss_time \
+optimizer_time peak_memory $common"
+check_metrics graph "allocations formula_flops gradient_error graph_nodes $counters loss peak_memory record_time $common"
+for mode in eager graph; do # the same formulas, kernels and memory; a step allocates nothing and never waits
+    for metric in allocations host_syncs; do holds 'n == 0' n="$(value throughput mode=$mode $metric)"; done
+done
+for metric in formula_flops held_peak kernel_digest; do
+    [[ $(value throughput mode=eager $metric) == "$(value throughput mode=graph $metric)" ]] || fail "$metric differs by mode"
+done
+holds 'eager > 20 && graph == 1 && nodes == eager' eager="$(value throughput mode=eager kernel_launches)" \
+    graph="$(value throughput mode=graph kernel_launches)" nodes="$(value throughput mode=graph graph_nodes)"
 sum=0
 for phase in forward loss backward clip optimizer; do
     t=$(value throughput mode=eager "${phase}_time")

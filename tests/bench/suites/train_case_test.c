@@ -12,8 +12,8 @@ typedef struct batch {
     const char *digest; /* SHA-256 of ids, targets and mask */
 } batch;
 
-/* The shapes of the grids, the shortest rows, later batches, batches that continue with the first row of the text, and
- * another seed. */
+/* Expected digests of batches: the shapes of the grids, the shortest rows, later batches, batches that continue with
+ * the first row of the text, and another seed. */
 static const batch batches[] = {
     {1, 1, 77, 42, "283b7ea5c84d562dd299964969831401a3b2459d7cbcd85852ad6a4d2d85bc60"},
     {1, 16, 0, 42, "c066a412c20d565a6dffecbcc8891589f9ba8a5ff4d42f58b1e61c25e57d07e1"},
@@ -30,7 +30,7 @@ static const batch batches[] = {
     {4, 16384, 3, 42, "a5cf4af6b2ef5a500779eb44c70265d34a58b8840c2531f2f42b9f21f6ab93cf"},
 };
 
-/* The batch that a trainer of this shape gets. */
+/* Computes the digest of the batch that a trainer of this shape gets. */
 static void digest_of(pb_ctx *ctx, const batch *x, char hex[65])
 {
     const pb_geometry *tiny;

@@ -6,8 +6,8 @@
 
 /* ---- comparison with PyTorch ---------------------------------------------------------------------- */
 
-/* Checks one line of the fixture: a gradient, or a loss with the indexers' own loss. `loss1` and later follow an
- * optimizer step. */
+/* Checks one line of the fixture: a gradient's norm and product, or a loss including the indexers' own loss. `loss1`,
+ * `loss2`, ... are losses after that many optimizer steps. */
 static void check_line(pb_ctx *ctx, pb_trainer *t, const char *what, double norm, double product)
 {
     if (strncmp(what, "loss", 4) != 0) {
@@ -142,8 +142,8 @@ static void sparse_attention_differs_if_rows_are_left_out(void **state)
 
 /* ---- which parameters a step changes ------------------------------------------------------------------- */
 
-/* The parameters that a step changes in layers of ratio 0, 4 and 128. Other parameters of model.def do not exist in
- * such a layer, or belong to the indexer and must not change unless it has its own loss. */
+/* moving[i]: the parameters that a step changes in layers of ratio 0, 4 and 128. The other parameters of model.def do
+ * not exist in such a layer, or belong to the indexer, which changes only with index_loss. */
 static const char *const moving[3] = {
     "norm1 latent latent_norm q_b kv_norm sink o_a o_b norm2 gate_up down ",
     "norm1 latent latent_norm q_b kv_norm sink ape pool_norm o_a o_b norm2 gate_up down ",
@@ -179,7 +179,8 @@ static void exactly_the_trained_parameters_change(void **state)
             kept += !moved;
             free(a), free(b);
         }
-        assert_int_equal(kept, variant == WITH_INDEX_LOSS ? 0 : 4); /* index_q, index_in, index_ape, index_norm */
+        /* without index_loss the indexer's index_q, index_in, index_ape and index_norm stay unchanged */
+        assert_int_equal(kept, variant == WITH_INDEX_LOSS ? 0 : 4);
         pb_trainer_close(t), pb_trainer_close(was);
     }
 }

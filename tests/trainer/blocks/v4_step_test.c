@@ -1,12 +1,12 @@
-/* v4_step_test.c - tests of training steps with DeepSeek-V4's attention block: packed samples give the results of
- * single ones, graphs equal eager steps, gradients accumulate, shorter rows, FP8 keys and values, and refused
+/* v4_step_test.c - tests of training steps with DeepSeek-V4's attention block: packed samples compute the results of
+ * single ones, graphs equal eager steps, gradients accumulate, short rows, FP8 keys and values, and refused
  * settings. */
 #include "tests/trainer/blocks/v4_trainer.h"
 
-/* ---- packed samples ------------------------------------------------------------------------------------ */
+/* ---- packed samples do not affect each other ----------------------------------------------------------- */
 
-/* Lengths and first positions of the samples in one row; a sample begins at a multiple of 128. The first has more
- * compressed rows than the indexer's top-k. */
+/* Lengths and first positions of the three samples in one packed row. Samples begin at multiples of 128. The first has
+ * more compressed rows than the indexer selects. */
 enum { SAMPLES = 3, ROW = 648 };
 static const int lengths[SAMPLES] = {300, 70, 130}, begins[SAMPLES] = {0, 384, 512};
 
@@ -14,7 +14,7 @@ static void set_packed(pb_trainer *t, uint64_t first_seed)
 {
     text x = open_text(t);
     double count = 0;
-    for (int i = 0; i < ROW; i++) x.start[i] = i; /* positions between samples attend to themselves */
+    for (int i = 0; i < ROW; i++) x.start[i] = i; /* padding between samples attends to itself only */
     for (int k = 0; k < SAMPLES; k++) {
         seeded(&x, (size_t)begins[k], k ? (uint64_t)begins[k] : first_seed, (size_t)lengths[k], 272);
         for (int i = 0; i < lengths[k]; i++) x.start[begins[k] + i] = begins[k], x.pos[begins[k] + i] = i;
@@ -156,7 +156,8 @@ static void short_rows_in_a_long_trainer(void **state)
     pb_ctx *ctx = *state;
     pb_train_config c = v4_config(2, 320, WITH_INDEX_LOSS);
     pb_trainer *large = open_seeded(ctx, &c);
-    run_phases(ctx, large, PB_PHASE_forward, PB_PHASE_backward); /* leaves values that shorter rows must not read */
+    /* fills the buffers with values that shorter rows must not read */
+    run_phases(ctx, large, PB_PHASE_forward, PB_PHASE_backward);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         size_t n;
         c.S = at[i];

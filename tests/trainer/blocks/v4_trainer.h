@@ -3,7 +3,8 @@
 #define PB_V4_TRAINER_H
 #include "tests/trainer/step/trainer_fixture.h"
 
-/* A value after those of pb_attention_variant: sparse attention with index_loss, which trains the indexer. */
+/* A test variant in addition to those of pb_attention_variant: sparse attention with index_loss, which trains the
+ * indexer. */
 enum { WITH_INDEX_LOSS = PB_NATTENTIONS };
 
 static inline pb_train_config v4_config(int rows, int length, int variant)
@@ -36,7 +37,7 @@ static inline text open_text(const pb_trainer *t)
 
 static inline void close_text(text *x) { free(x->ids), free(x->mask); }
 
-/* Copies n tokens of the seeded batch of scripts/fixtures, from token `at` on, to position `to` of x. */
+/* Copies tokens at..at+n-1 of the seeded batch in scripts/fixtures/model_fixtures.py to positions to..to+n-1 of x. */
 static inline void seeded(const text *x, size_t to, uint64_t at, size_t n, int V)
 {
     for (size_t i = 0; i < n; i++) {
@@ -46,7 +47,8 @@ static inline void seeded(const text *x, size_t to, uint64_t at, size_t n, int V
     }
 }
 
-/* Sets the first tokens of the seeded batch, in rows of `length` tokens; 0: the trainer's row length. */
+/* Sets the trainer's batch to the first B*length tokens of the seeded batch, as B rows of `length` tokens; length 0:
+ * the trainer's S. */
 static inline void set_seeded(pb_trainer *t, int length)
 {
     const pb_train_config *c = pb_trainer_config(t);

@@ -13,7 +13,7 @@
 
 enum { KILLS = 300, ITERATIONS = 48, LIFE = 5, CALLS = 260 };
 
-/* X(enumerator, what the process was doing) */
+/* The stage in which a process was killed. X(enumerator, description) */
 #define STAGE_MAP(X)                                                                                                   \
     X(TRAINING, "training")                                                                                            \
     X(TIDYING, "tidying what another left")                                                                            \
@@ -37,7 +37,8 @@ static const char *const stage_names[STAGES] = {
 /* Memory shared by parent and child. */
 typedef struct shared {
     volatile int stage;
-    volatile uint64_t begun, saved; /* iteration of the last save that was started, and of the last that returned */
+    /* begun: iteration of the last save that was started; saved: of the last save that returned */
+    volatile uint64_t begun, saved;
 } shared;
 static shared *common;
 
@@ -46,7 +47,7 @@ static shared *common;
 enum { BEFORE, HALFWAY, AFTER, PHASES };
 typedef struct deadly {
     pb_disk table;
-    int call, phase; /* the process kills itself at this phase of this call; -1: never */
+    int call, phase; /* the process kills itself at phase `phase` of disk call number `call`; call -1: never */
     int calls;
     bool opened; /* the folder is open: names removed from now on are old checkpoints, not leftovers */
 } deadly;
@@ -99,7 +100,7 @@ static ssize_t deadly_write(void *self, int fd, const void *from, size_t n)
     return leave(self, half < 0 ? -1 : (int)(half + write(fd, (const char *)from + half, n - (size_t)half)));
 }
 
-/* SIGKILL does not lose data that was written, so syncing would only slow the test. */
+/* Replaces fsync by nothing: SIGKILL does not lose data that was written, so syncing would only slow the test. */
 static int deadly_fsync(void *self, int fd)
 {
     (void)fd;
@@ -181,7 +182,7 @@ static void child(run *r, const char *dir, int call, int phase, uint64_t life)
 static uint64_t draws, seed;
 static int draw(int n) { return (int)(pb_uniform(seed, draws++) * n); }
 
-/* Runs before any clean-up: the checkpoint that the tracker names must exist. */
+/* Checks the folder before any clean-up: the checkpoint that the tracker names must exist. */
 static void check_tracker(const char *dir)
 {
     char *text = NULL, name[64];

@@ -6,7 +6,7 @@
 
 #include "tests/trainer/checkpoint/checkpoint_fixture.h"
 
-/* X(enumerator, what happens at the chosen call) */
+/* How the disk fails at the chosen call. X(enumerator, description) */
 #define FAULT_MAP(X)                                                                                                   \
     X(NO_SPACE, "ENOSPC, once")                                                                                        \
     X(BAD_DISK, "EIO, once")                                                                                           \
@@ -26,7 +26,7 @@ enum {
  * syncing would only slow the tests. */
 typedef struct bad_disk {
     pb_disk table;
-    int kind, at; /* index of the call that fails, from 0; -1: no call fails */
+    int kind, at; /* kind: how it fails (FAULT_MAP); at: index of the call that fails, from 0; -1: no call fails */
     int calls;
     bool fired;
 } bad_disk;

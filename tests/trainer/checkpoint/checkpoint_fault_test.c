@@ -8,7 +8,7 @@ static const char *const fault_names[] = {
 #undef X
 };
 
-/* ---- disks that fail --------------------------------------------------------------------------------------- */
+/* ---- disks that fail at a chosen call ---------------------------------------------------------------------- */
 
 typedef struct scene {
     run r;
@@ -199,7 +199,7 @@ static void the_first_failure_is_reported(void **state)
     scene_close(&s);
 }
 
-/* ---- damaged files ------------------------------------------------------------------------------------------ */
+/* ---- checkpoints with damaged files ------------------------------------------------------------------------- */
 
 typedef struct wreck {
     scene s;
@@ -262,7 +262,7 @@ static void damage_file(const char *name, size_t step)
 {
     wreck w;
     wreck_open(&w, name);
-    /* every byte of the header's length, then one position in each region */
+    /* damages each of the first 16 bytes (the header's length), then every step-th byte */
     for (size_t i = 0; i < w.n; i += i < 16 ? 1 : step) {
         put_bytes(&w, i);
         check_damage(&w, "cut", i);

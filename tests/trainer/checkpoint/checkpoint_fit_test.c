@@ -50,7 +50,7 @@ static void checkpoints_of_other_runs_are_refused(void **state)
     refused(dir, &o, plain, NULL, PB_EINVAL, "data.file was \"a.jsonl\", but is \"b.jsonl\"");
     s.key = "data.seed";
     refused(dir, &o, plain, NULL, PB_EINVAL, "data.seed was not set, but is \"b.jsonl\"");
-    s.absent = "a.jsonl"; /* an option that is newer than the checkpoint, with another value than its default */
+    s.absent = "a.jsonl"; /* the option is newer than the checkpoint, and its value is not the default */
     refused(dir, &o, plain, NULL, PB_EINVAL, "data.seed was \"a.jsonl\", but is \"b.jsonl\"");
     s.value = "a.jsonl"; /* with its default */
     run_open(&r, plain);

@@ -186,7 +186,7 @@ static inline void run_to(run *r, pb_checkpoints *c, uint64_t iteration)
 
 #define CHECK_DIGEST(a, b) assert_string_equal((a).hex, (b).hex)
 
-/* ---- folders of checkpoints ------------------------------------------------------------------------------ */
+/* ---- making folders of checkpoints, and listing their contents ------------------------------------------- */
 
 static inline const char *make_folder(void)
 {

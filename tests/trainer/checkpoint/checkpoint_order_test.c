@@ -6,15 +6,15 @@
 
 #include "tests/trainer/checkpoint/checkpoint_fixture.h"
 
-enum { MOST = 256, PATHS = 300 }; /* paths and descriptors; bytes of a path */
+enum { MOST = 256, PATHS = 300 }; /* MOST: maximum number of paths, and of descriptors; PATHS: bytes of a path */
 /* A disk that records which data a power loss could destroy. dirty: paths whose contents (the bytes of a file, the
  * names in a folder) are not durable yet. of: the path of each open descriptor. */
 typedef struct model {
     pb_disk table;
     char dirty[MOST][PATHS];
     char of[MOST][PATHS];
-    /* true: since the folder was last synced, a checkpoint got its final name, the tracker was replaced, or a
-     * checkpoint was renamed for removal. */
+    /* Since the folder was last synced: published: a checkpoint got its final name; tracked: the tracker was replaced;
+     * dropped: a checkpoint was renamed for removal. */
     bool published, tracked, dropped;
     int publishes, trackers, drops, trials;
     const char *dir;

@@ -7,7 +7,7 @@ static const run_kind kinds[] = {
     {PB_LORA, PB_F32, 1, true},  {PB_QLORA, PB_BF16, 2, false}, {PB_QLORA, PB_BF16, 2, true},
 };
 
-/* ---- a resumed run --------------------------------------------------------------------------------------- */
+/* ---- a resumed run equals an uninterrupted one ----------------------------------------------------------- */
 
 static void resumed_equals_uninterrupted(void **state)
 {
@@ -78,7 +78,7 @@ static void counters_are_restored(void **state)
     remove_folder(dir);
 }
 
-/* ---- which checkpoints are kept -------------------------------------------------------------------------- */
+/* ---- which checkpoints are kept, and when they are saved ------------------------------------------------- */
 
 static const char *tracked(const char *dir)
 {
@@ -143,7 +143,7 @@ static void a_trial_save_leaves_no_files(void **state)
     remove_folder(dir);
 }
 
-/* ---- extra files of a caller --------------------------------------------------------------------------- */
+/* ---- files that the caller adds to a checkpoint -------------------------------------------------------- */
 
 static pb_status spoil(void *self, pb_trainer *t, const char *dir)
 {
@@ -224,7 +224,7 @@ static void extra_files_are_part_of_the_checkpoint(void **state)
     remove_folder(dir);
 }
 
-/* ---- the folder of checkpoints ----------------------------------------------------------------------------- */
+/* ---- locking and cleaning the folder of checkpoints -------------------------------------------------------- */
 
 static void one_writer_at_a_time(void **state)
 {
@@ -253,9 +253,9 @@ static void temporary_files_of_killed_processes_are_removed(void **state)
     CHECK_OK(pb_disk_write_file(&pb_disk_posix, in_folder(dir, ".iter_0000003.77.tmp/adapter/x"), "x", 1));
     CHECK_OK(pb_disk_write_file(&pb_disk_posix, in_folder(dir, ".latest_.77.tmp"), "3", 1));
     CHECK_OK(pb_disk_write_file(&pb_disk_posix, in_folder(dir, "iter_3"), "a file of the user's", 1));
-    /* its replacement exists: it is removed */
+    /* a replaced checkpoint whose replacement was published: it must be removed */
     assert_int_equal(mkdir(in_folder(dir, ".iter_0000001.77.old"), 0777), 0);
-    /* its replacement does not exist: it is renamed back */
+    /* a replaced checkpoint whose replacement is missing: it must get its name back */
     assert_int_equal(rename(in_folder(dir, "iter_0000002"), in_folder(dir, ".iter_0000002.77.old")), 0);
     pb_checkpoints *c = open_folder(dir, &o);
     assert_string_equal(names_in(dir), "iter_0000001/ iter_0000002/ iter_3 " TRACKER " ");
@@ -289,7 +289,8 @@ static void resuming_in_an_empty_folder_starts_at_step_0(void **state)
     remove_folder(dir);
 }
 
-/* Names of seven digits sort after those of eight. */
+/* The newest checkpoint is the one with the largest number, although as text names of seven digits sort after names of
+ * eight. */
 static void the_newest_is_the_largest_number(void **state)
 {
     (void)state;

@@ -102,7 +102,7 @@ static void templates_cannot_run_without_end(void **state)
         {"{% set ns = namespace(x='aaaaaaaa') %}{% for a in m %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "bytes"},
         {"{{ ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1) }}", "are nested more than"},
         {"{% set m.x = 1 %}", "this attribute"},
-        /* the statement's only token has no text, and the template has no text outside statements */
+        /* n is an integer, not a list */
         {"{% for a in n %}x{% endfor %}", "a 'for' over a value that is not a list"},
         {"{{ '\\q' }}", "a string contains an escape that is not supported"},
         {"{%-%}", "a tag does not begin with the name of a statement"},

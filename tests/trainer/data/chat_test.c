@@ -184,7 +184,7 @@ static void deep_and_long_lines_are_refused(void **state)
     CHECK_FAILS(pb_jsonl_read("/no/such", PB_BAD_LINES_SKIP, count, &taken, &c), PB_EPATH, "/no/such: ");
 }
 
-/* ---- loss masks -------------------------------------------------------------------------------------- */
+/* ---- which tokens each loss mask counts -------------------------------------------------------------- */
 
 typedef struct encoding {
     pb_tokenizer *t;

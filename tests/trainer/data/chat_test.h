@@ -1,4 +1,5 @@
-/* chat_test.h - rendering a chat and finding a template by name, shared by the tests of chat templates. */
+/* chat_test.h - functions that render a conversation and find a template by name, shared by the tests of chat
+ * templates. */
 #ifndef PB_CHAT_TEST_H
 #define PB_CHAT_TEST_H
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* data_fixture.h - a small file of conversations, and buffers for rows of it, shared by the tests of data sets. */
+/* data_fixture.h - writes a small file of conversations, and declares buffers for rows of it; shared by the tests of
+ * data sets. */
 #ifndef PB_DATA_FIXTURE_H
 #define PB_DATA_FIXTURE_H
 #include <stdlib.h>

@@ -30,7 +30,7 @@ static void check_row(const room *r, int row, int align, int *seen)
         const int at = row * S + s;
         if (r->start[at] == s) start = s;
         assert_true(s < r->used[row] || (r->start[at] == s && r->mask[at] == 0));
-        /* the last target in use belongs to a conversation */
+        /* the row's last used position has a token of a conversation as its target */
         if (s + 1 == r->used[row]) assert_true(r->targets[at] != 0);
         assert_int_equal(r->start[at], start);
         assert_int_equal(r->pos[at], s - start);
@@ -98,7 +98,7 @@ static void check_positions(pb_pack pack)
         assert_memory_equal(&x, &y, sizeof x);
     }
     CHECK_FAILS(pb_dataset_seek(b, (pb_data_position){3, 4000}), PB_EINVAL, "the position is row 4000");
-    pb_dataset_next(a, B, &to_x); /* a refused position changes nothing */
+    pb_dataset_next(a, B, &to_x); /* after the refused seek, `b` continues where it was */
     pb_dataset_next(b, B, &to_y);
     assert_memory_equal(&x, &y, sizeof x);
     CHECK_OK(pb_dataset_seek(a, (pb_data_position){0, 0}));

@@ -3,7 +3,7 @@
 
 enum { MOST = 8192 };
 
-/* An epoch's stream, as far as it is cut into windows of S positions. */
+/* The tokens of one epoch's stream that are in a window of S positions. */
 typedef struct stream {
     int32_t ids[MOST];
     bool counted[MOST];
@@ -74,7 +74,8 @@ static size_t counted_in(const stream *x, size_t w)
     return n;
 }
 
-/* The rows must be the windows of x in which a target counts, and at least the share `least` of them. */
+/* Checks that the rows are the windows of x with at least one loss token and at least the share `least` of loss
+ * tokens. */
 static void check_rows(const stream *x, double least)
 {
     static room r;
@@ -95,7 +96,7 @@ static void check_rows(const stream *x, double least)
     assert_int_equal(pb_dataset_rows(d), rows);
     assert_int_equal(c.passed_over, x->windows - rows);
     assert_int_equal(pb_dataset_position(d).epoch, 0);
-    assert_true(rows < x->windows || x->S > 16); /* short windows: some are passed over */
+    assert_true(rows < x->windows || x->S > 16); /* short windows: some have too few loss tokens and are not rows */
     pb_dataset_close(d);
 }
 
@@ -114,7 +115,8 @@ static void a_stream_is_cut_into_windows(void **state)
     }
 }
 
-/* A batch has the same rows whether it is drawn or asked for by number, and the epoch repeats. */
+/* pb_dataset_batch(i) gives the rows that pb_dataset_next draws as batch i; numbers after the end of the epoch begin
+ * again with its first row. */
 static void batches_have_numbers(void **state)
 {
     (void)state;
@@ -124,7 +126,7 @@ static void batches_have_numbers(void **state)
     pb_dataset_counts c;
     pb_dataset *d = open_samples(&cfg, SAMPLES, &c);
     const size_t rows = pb_dataset_rows(d);
-    assert_true(rows > B && rows % B != 0); /* so that a batch holds the last row and the first */
+    assert_true(rows > B && rows % B != 0); /* some batch then has the epoch's last row and again its first */
     for (size_t i = 0; i < 3 * rows; i++) {
         const pb_data_position before = pb_dataset_position(d);
         pb_dataset_batch(d, B, i, &to_y);
@@ -140,9 +142,9 @@ static void batches_have_numbers(void **state)
     pb_dataset_close(d);
 }
 
-/* Two conversations, one of which begins with text that does not count. Only in one order has the single window a loss
- * token: then epochs of the other order have the order of epoch 0, and a seed whose epoch 0 has the other order is
- * refused. */
+/* The stream has two conversations, one of which begins with text that does not count, and only one window. In one
+ * order of the two the window has a loss token, in the other none. Epochs of the other order use the order of epoch 0;
+ * a seed whose epoch 0 has the other order is refused. */
 static void an_epoch_without_rows_has_the_first_order(void **state)
 {
     (void)state;

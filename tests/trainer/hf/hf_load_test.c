@@ -16,8 +16,8 @@ static const char *in_temporary(const char *name)
     return path;
 }
 
-/* The mapping of hf_names.h, written independently of it: tensor, parameter, first row, rows; layer -1: not in a
- * layer. */
+/* One tensor of the mapping of hf_names.h, which this test repeats independently: layer (-1: not in a layer),
+ * parameter, tensor name, first row and number of rows in the parameter. */
 typedef struct row {
     int layer, param;
     const char *name;
@@ -134,7 +134,7 @@ static pb_status upload_a_chunk(pb_ctx *ctx, void *dev, const void *host, size_t
     return real->upload(ctx, dev, host, bytes);
 }
 
-/* A context that says to be a GPU: tensors go through a buffer on the host, the largest in several chunks. */
+/* The context claims to be a GPU: tensors are then loaded through a host buffer, the largest in several chunks. */
 static void a_gpu_gets_chunks(void **state)
 {
     pb_ctx *ctx = *state;

@@ -26,7 +26,7 @@ static void saved_adapters_load_unchanged(void **state)
     }
 }
 
-/* PEFT's tensor names, written independently. */
+/* The written tensors have PEFT's names, which this test lists independently of the code under test. */
 static void adapters_are_named_as_in_peft(void **state)
 {
     pb_ctx *ctx = *state;

@@ -8,7 +8,7 @@
 #include "tests/test.h"
 #include "trainer/io/safetensors.h"
 
-/* ---- files of the safetensors package ---------------------------------------------------------------- */
+/* ---- reading files of the safetensors package -------------------------------------------------------- */
 
 static const pb_st_tensor *tensor(const pb_safetensors *f, const char *name)
 {
@@ -126,7 +126,7 @@ static void parts_of_a_tensor_equal_the_whole(void **state)
     }
 }
 
-/* ---- writing files --------------------------------------------------------------------------------------- */
+/* ---- writing safetensors files --------------------------------------------------------------------------- */
 
 static char folder[] = "/tmp/pb_safetensors_XXXXXX", out_path[256];
 
@@ -134,7 +134,8 @@ static int make_folder(void **state)
 {
     (void)state;
     if (!mkdtemp(folder)) return -1;
-    const char *asked = getenv("SAFETENSORS_OUT"); /* for `scripts/fixtures/safetensors_fixtures.py check` */
+    /* set by `scripts/fixtures/safetensors_fixtures.py check`, which reads the written file */
+    const char *asked = getenv("SAFETENSORS_OUT");
     if (asked) snprintf(out_path, sizeof out_path, "%s", asked);
     else snprintf(out_path, sizeof out_path, "%s/x.safetensors", folder);
     return 0;
@@ -256,7 +257,7 @@ static void failures_leave_the_old_file(void **state)
     pb_st_close(f);
 }
 
-/* ---- malformed files --------------------------------------------------------------------------------------- */
+/* ---- malformed safetensors files are refused --------------------------------------------------------------- */
 
 static pb_status parse(const char *header, size_t data, pb_safetensors **f)
 {

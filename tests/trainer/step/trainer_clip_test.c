@@ -140,11 +140,12 @@ static void infinite_loss_batch(pb_trainer *t)
 {
     int32_t ids[T];
     float mask[T];
-    for (int i = 0; i < T; i++) ids[i] = i % 7, mask[i] = 9e37f; /* times a mean loss of about 5.6 exceeds 3.4e38 */
+    /* this mask times the mean loss of about 5.6 exceeds 3.4e38, the range of f32 */
+    for (int i = 0; i < T; i++) ids[i] = i % 7, mask[i] = 9e37f;
     CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){ids, ids, mask, T}));
 }
 
-/* A step in which only the first micro-batch has an infinite loss. */
+/* Runs a step of several micro-batches, of which only the first has an infinite loss. */
 static void accumulated_step(pb_ctx *ctx, pb_trainer *t)
 {
     infinite_loss_batch(t);
@@ -172,7 +173,7 @@ static void non_finite_loss_skips_the_step(void **state)
     pb_graph *graph = NULL;
     size_t n;
     c.clip = PB_CLIP_MULTI;
-    c.loss_scale = 1e-37f; /* keeps the gradients and their sum of squares finite; the loss is not scaled */
+    c.loss_scale = 1e-37f; /* keeps the gradients and their sum of squares finite; it does not scale the loss itself */
     pb_trainer *t = open_fixture(ctx, &c);
     CHECK_OK(pb_train_step(ctx, t));
     float *before = snapshot(t, false, &n);

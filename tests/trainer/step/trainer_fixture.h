@@ -34,7 +34,7 @@ static inline pb_trainer *open_trainer(pb_ctx *ctx, const pb_train_config *c)
     return t;
 }
 
-/* Sets rows first..first+rows-1 of the seeded batch in scripts/fixtures/model_fixtures.py. */
+/* Sets the trainer's batch to rows first..first+rows-1 of the seeded batch in scripts/fixtures/model_fixtures.py. */
 static inline void fixture_batch(pb_trainer *t, int first, int rows, double count)
 {
     const int V = pb_trainer_model(t)->g.V;
@@ -68,8 +68,8 @@ static inline double loss_of(pb_trainer *t)
     return loss;
 }
 
-/* Copies into one array all gradients, or else everything that a step changes: weights and both moments. The caller
- * frees it. */
+/* Copies all gradients (`gradients` true) or everything that a step changes, weights and both moments (false), into one
+ * array of *n elements. The caller frees it. */
 static inline float *snapshot(pb_trainer *t, bool gradients, size_t *n)
 {
     const pb_model *m = pb_trainer_model(t);

@@ -9,8 +9,8 @@ enum { STEPS = 10 };
 static const int lengths[STEPS] = {S, 5, 12, 5, S, 12, 12, S, 5, S};
 static const float scales[STEPS] = {1, 256, 256, 1, 1024, 0.5f, 1, 1, 4096, 2};
 
-/* B rows of `length` positions. The first `filled` positions of a row are seeded tokens; the others are padding with
- * arbitrary ids and targets and mask 0. */
+/* A batch of B rows of `length` positions. The first `filled` positions of a row are seeded tokens; the others are
+ * padding with arbitrary ids and targets and mask 0. */
 typedef struct rows {
     int32_t ids[T], targets[T], start[T], pos[T];
     float mask[T];
@@ -43,7 +43,7 @@ static void set_rows(pb_trainer *t, uint64_t seed, int filled, int length)
                                                  .S = length}));
 }
 
-/* ---- rows with padding ------------------------------------------------------------------------------------------ */
+/* ---- padding and shorter rows ----------------------------------------------------------------------------------- */
 
 static void padding_changes_neither_loss_nor_gradients(void **state)
 {
@@ -141,7 +141,7 @@ static void reserved_scratch_is_enough(void **state)
     pb_trainer_close(t);
 }
 
-/* ---- graphs of several shapes ----------------------------------------------------------------------------------- */
+/* ---- graphs for rows of several lengths ------------------------------------------------------------------------- */
 
 static void prepare(pb_trainer *t, int step)
 {
@@ -233,8 +233,8 @@ static void the_least_recently_used_graph_is_evicted(void **state)
             CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){.ids = ids, .targets = ids, .mask = mask, .S = length}));
             const uint64_t syncs = ctx->counts.host_syncs;
             CHECK_OK(pb_graphs_run(&g, ctx, t, pb_train_step));
-            if (length > PB_GRAPHS_MOST && run == 0) /* the dropped graph may still be running */
-                assert_true(ctx->counts.host_syncs > syncs);
+            /* the host syncs before it frees the evicted graph, which may still be running */
+            if (length > PB_GRAPHS_MOST && run == 0) assert_true(ctx->counts.host_syncs > syncs);
         }
     assert_int_equal(g.recorded, MORE);
     assert_int_equal(g.n, PB_GRAPHS_MOST);
@@ -271,7 +271,7 @@ static void a_failed_recording_ends_cleanly(void **state)
     pb_trainer_close(t), pb_trainer_close(eager);
 }
 
-/* ---- loss scales ------------------------------------------------------------------------------------------------ */
+/* ---- loss scales change no bit or skip the step ----------------------------------------------------------------- */
 
 /* A loss scale that is a power of two changes no bit: ten steps with every variant of clipping, with a limit that clips
  * and one that does not. */

@@ -19,7 +19,7 @@ static void matches_pytorch(void **state)
         if (sscanf(line, "%31[^,],%7[^,],%47[^,],%lf,%lf", model, tuning, what, &norm, &product) != 5)
             fail_msg("%s", line);
         snprintf(as, sizeof as, "%s/%s", model, tuning);
-        if (strcmp(as, open_as) != 0) { /* the next lines of the fixture are of another model */
+        if (strcmp(as, open_as) != 0) { /* the following lines of the fixture are results of another model or tuning */
             pb_train_config c = config(model, strcmp(tuning, "full") == 0 ? PB_FULL : PB_LORA);
             c.clip = PB_CLIP_MULTI;
             c.max_norm = 0.05f;
@@ -125,7 +125,7 @@ static void backward_can_be_repeated(void **state)
     pb_trainer_close(t);
 }
 
-/* ---- accumulation, quantisation, precision, learning -------------------------------------------------------- */
+/* ---- accumulated gradients, NF4 bases, f32 and bf16 weights, falling loss ----------------------------------- */
 
 static void accumulated_halves_equal_the_whole(void **state)
 {

@@ -55,7 +55,8 @@ static void check_decoded(pb_tokenizer *t, const json_t *text, unsigned flags, c
     pb_bytes_free(&got);
 }
 
-/* Returns entry i of a table that stores only the entries that differ from `usual`. */
+/* Returns entry i of `table`; `usual` if the table lacks it, because it stores only entries that differ from
+ * `usual`. */
 static const json_t *unless(const json_t *table, size_t i, const json_t *usual)
 {
     char key[24];
@@ -107,7 +108,7 @@ static pb_bytes source_text(void)
     return b;
 }
 
-/* want: [count, sha256 of the ids as little-endian int32]. Frees the text. */
+/* Checks the ids of `text` against `want`: [count, SHA-256 of the ids as little-endian int32]. Frees the text. */
 static void check_digest(pb_tokenizer *t, pb_bytes text, const json_t *want, const char *what)
 {
     char hex[65];
@@ -165,7 +166,7 @@ static void check_cuts(const char *name, const pb_tok_pattern *p, const json_t *
     if (k != json_array_size(want)) fail_msg("%s: %zu pieces, want %zu: %s", name, k, json_array_size(want), s);
 }
 
-/* Characters that are newer than PCRE2's tables or the library's NFC tables. */
+/* Characters that are newer than PCRE2's tables, or than the library's NFC tables, give the library's ids. */
 static void new_characters_are_treated_as_in_the_library(void **state)
 {
     json_error_t e;
@@ -359,7 +360,7 @@ static int by_hash(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Two words of equal length and equal hash, found by trying. */
+/* Searches for two words of equal length and equal hash, and checks that the cache tells them apart. */
 static void the_cache_distinguishes_words_of_equal_hash(void **state)
 {
     enum { N = 400000 };

@@ -1,4 +1,5 @@
-/* tokenizer_test.h - encoding, repeated text and the round-trip check, shared by the tests of tokenizers. */
+/* tokenizer_test.h - functions that encode a text, build a text by repeating a piece, and check that decoding gives a
+ * text back; shared by the tests of tokenizers. */
 #ifndef PB_TOKENIZER_TEST_H
 #define PB_TOKENIZER_TEST_H
 #include <stdlib.h>
