@@ -14,7 +14,12 @@
 #include "os/file.h"
 #include "os/interrupt.h"
 
-enum { DEFAULT_PAIRS = 12, OPTION_WORDS = 40, NUMBER = 40 };
+enum { NUMBER = 40 };
+/* A time slice on a CPU, in seconds. Calls that take longer are measured call by call: one call of each side in turn.
+ * */
+static const double default_time_slice = 0.002;
+/* The minimum effect of kernel_time between two builds (pb_pair_plan.kernel_effect). */
+static const double layout_effect = 0.02;
 
 /* ---- what an argument of bench compare names ----------------------------------------------------------- */
 
@@ -110,6 +115,7 @@ static pb_status set_rule(const pb_options *o, pb_pair_opts *r)
     pb_pair_report none;
     if (o->min_effect >= 0) r->min_effect = o->min_effect;
     if (o->alpha >= 0) r->alpha = o->alpha;
+    if (o->must_find >= 0) r->must_find = o->must_find;
     if (o->pairs > 0) {
         r->look[0] = o->pairs < 1000 ? (int)o->pairs : 1000;
         r->look[1] =
@@ -156,15 +162,26 @@ static void drop_plan(const char *dir, pb_status s)
     pb_fail(s, "%s", why);
 }
 
-static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, pb_pair_folder *f)
+/* Fills in everything of the plan that does not depend on its folder. */
+static pb_status make_plan(const pb_options *o, pb_pair_plan *p)
 {
+    const bool cpu = strcmp(o->device, "cpu") == 0;
     if (!o->suite) return pb_fail(PB_EINVAL, "no suite is given: --suite NAME, a suite that both executables have");
-    pb_run_name_new("compare", o->out, name);
     PB_TRY(set_rule(o, &p->rule));
     PB_TRY(absolute(p));
     PB_TRY(digests(p, p->digest));
+    p->pairs_given = o->pairs > 0 || o->max_pairs > 0;
     p->slowdown = o->inject_slowdown > 0 ? o->inject_slowdown : 0;
-    p->time_slice = o->time_slice > 0 ? o->time_slice : 0;
+    p->time_slice = o->time_slice >= 0 ? o->time_slice : cpu ? default_time_slice : 0;
+    const bool moved = cpu && o->min_effect < 0 && !pb_digest_equal(&p->digest[PB_BASE], &p->digest[PB_CAND]);
+    p->kernel_effect = moved ? layout_effect : 0;
+    return PB_OK;
+}
+
+static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, pb_pair_folder *f)
+{
+    PB_TRY(make_plan(o, p));
+    pb_run_name_new("compare", o->out, name);
     p->seed = o->seed >= 0 ? (uint64_t)o->seed : name->mark & 0xffffff;
     snprintf(p->run_id, sizeof p->run_id, "%s", name->run_id);
     p->options = options_of(o);
@@ -198,6 +215,7 @@ static const char *given(const pb_options *o)
 static const char *rule_given(const pb_options *o)
 {
     if (o->pairs > 0 || o->max_pairs > 0) return "--pairs";
+    if (o->must_find >= 0) return "--must-find";
     return o->alpha >= 0 ? "--alpha" : o->min_effect >= 0 ? "--min-effect" : NULL;
 }
 
@@ -272,9 +290,11 @@ static pb_exit judge(const pb_options *o, const pb_pair_folder *f, const pb_pair
     return s == PB_OK ? code : pb_complain_of(s);
 }
 
-static pb_exit measure(const pb_options *o, pb_pair_folder *f, const pb_pair_plan *p, const pb_gates *gates)
+static pb_exit measure(const pb_options *o, pb_pair_folder *f, pb_pair_plan *p, const pb_gates *gates)
 {
     bool late = false;
+    if (!o->quiet) pb_pair_plan_print(p, "bench: planned: ", stderr);
+    pb_pair_plan_warn(p, stderr);
     pb_exit code = PB_EXIT_OK;
     char note[2 * PB_PATH_TEXT];
     const pb_pair_run r = {f, p, gates, o->allow_mismatch, o->quiet, o->budget};
@@ -285,8 +305,23 @@ static pb_exit measure(const pb_options *o, pb_pair_folder *f, const pb_pair_pla
     return code == PB_EXIT_OK ? judge(o, f, p, gates, late ? note : NULL) : code;
 }
 
+/* --dry-run: prints the plan. */
+static pb_exit show_plan(const pb_options *o, pb_pair_plan *p)
+{
+    const pb_status s = o->resume ? pb_pair_plan_read(o->resume, p) : make_plan(o, p);
+    if (s != PB_OK) return pb_complain_of(s);
+    printf("base       %s\ncandidate  %s\n", p->path[PB_BASE], p->path[PB_CAND]);
+    pb_pair_plan_print(p, "", stdout);
+    if (o->budget >= 0 && !p->pairs_given)
+        printf("the budget of %g s may reduce this to one look, once the first pair shows how long a pair takes\n",
+               o->budget);
+    pb_pair_plan_warn(p, stdout);
+    return PB_EXIT_OK;
+}
+
 static pb_exit compare(const pb_options *o, pb_pair_plan *p)
 {
+    if (o->dry_run) return show_plan(o, p);
     pb_gates gates;
     pb_run_name name;
     pb_pair_folder f = {.lock = -1};
@@ -307,6 +342,7 @@ static pb_exit judge_again(const pb_options *o, const char *dir)
     pb_pair_folder f = {.lock = -1};
     pb_status s = pb_pair_plan_read(dir, &p);
     if (s == PB_OK) s = set_rule(o, &p.rule);
+    if (o->min_effect >= 0) p.kernel_effect = 0;
     if (s == PB_OK) s = pb_pair_folder_look(dir, &f);
     if (s == PB_OK) s = read_gates(o, &gates);
     const pb_exit code = s == PB_OK ? judge(o, &f, &p, &gates, NULL) : pb_complain_of(s);
@@ -355,6 +391,7 @@ bool pb_compare_pairs(const pb_options *o, pb_exit *code)
     const char *only_rule = rule_given(o), *only_processes = given(o);
     for (int i = 0; i < o->args.n && i < PB_SIDES; i++) is[i] = kind_of(o->args.v[i], p.path[i]);
     if (!only_processes && o->budget >= 0) only_processes = "--budget";
+    if (!only_processes && o->dry_run) only_processes = "--dry-run";
     const bool recorded = is[0] == PAIRS && o->args.n == 1;
     if (o->self || o->resume || (is[0] == EXECUTABLE && is[1] == EXECUTABLE)) *code = process_pairs(o, &p);
     else if (is[0] == EXECUTABLE || is[1] == EXECUTABLE) *code = refuse_mixture(o, is);

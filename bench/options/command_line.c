@@ -118,7 +118,7 @@ static pb_status parse(parser *by, pb_command command, int argc, char **argv, pb
 {
     pb_words args;
     *o = (pb_options){.command = command, .argc = argc, .argv = argv};
-    o->inject_slowdown = o->min_effect = o->alpha = -1; /* -1: not given */
+    o->inject_slowdown = o->min_effect = o->alpha = o->must_find = -1; /* -1: not given */
     PB_TRY(by(&pb_bench_cli, (int)command, argc, argv, o, &args));
     o->strict |= o->bisect; /* git bisect must not take an inconclusive comparison for a good commit */
     o->args = args;

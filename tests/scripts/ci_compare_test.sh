@@ -52,14 +52,15 @@ git -C repo checkout -q topic
 version three 1
 expect 1 '# one against # three, by three in cpu-' compare main
 [[ $(built) -eq 2 && -s $out/summary.md ]] || fail "not two builds, or no summary"
-grep -q 'options: --suite backward --format markdown --out' $out/summary.md || fail "no default suite"
+grep -q 'options: --suite backward --must-find 10% --threads 1 --format markdown --out' $out/summary.md || fail "no default options"
 grep -q 'a line on stderr' $out/summary.md && fail "summary.md holds stderr"
 grep -q 'a line on stderr' $out/log || fail "the log holds no stderr"
 grep -q '<testsuites compare .*/out/runs --format junit/>' $out/junit.xml || fail "no junit.xml"
 version four 0
-expect 0 'options: --suite kernels --gates g.csv --filter swiglu --format' compare main HEAD -- --suite kernels --gates g.csv --filter swiglu
+expect 0 'options: --suite kernels --gates g.csv --filter swiglu --must-find 10% --threads 1 --format' compare main HEAD -- --suite kernels --gates g.csv --filter swiglu
 [[ $(built) -eq 3 ]] || fail "the base was built again"
 grep -q 'runs --gates g.csv --format junit' $out/junit.xml || fail "junit.xml is judged by other gates"
+expect 0 'options: --must-find=5% --device cuda --format' compare main HEAD -- --must-find=5% --device cuda
 expect 1 '# one against # three' compare main topic~1 # both are already built
 [[ $(built) -eq 3 ]] || fail "what was built is built again"
 echo >>repo/bench.sh

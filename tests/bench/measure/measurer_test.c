@@ -125,7 +125,22 @@ static void a_turn_is_one_call_where_calls_are_longer(void **state)
     assert_int_equal(f.calls, 1 + 1 + 4);
 }
 
-/* ---- work that must not be timed ----------------------------------------------------------------- */
+/* Calls longer than a slice but below 0.1 s: a slice is two calls, of which the second is timed. */
+static void a_turn_is_two_calls_where_the_caches_matter(void **state)
+{
+    static double sixteenths[32];
+    pb_time_slices alone = {.length = 0x1p-9, .from = -1, .to = -1};
+    scripted f = {.script = sixteenths};
+    (void)state;
+    for (int i = 0; i < 32; i++) sixteenths[i] = 0x1p-4;
+    const pb_measure_opts o = {
+        .warmup = 1, .min_samples = 4, .max_samples = 64, .min_time = 1, .round_hook = pb_time_slice_hook(&alone)};
+    const pb_timing t = measure(&f, &o);
+    assert_int_equal(t.n, 8); /* 8 slices of 2/16 s */
+    assert_int_equal(f.calls, 1 + 2 * 8);
+}
+
+/* ---- what is not timed --------------------------------------------------------------------------- */
 
 static void preparation_is_not_timed(void **state)
 {
@@ -391,6 +406,7 @@ int main(void)
         cmocka_unit_test(sampling_stops_at_the_time_asked_for),
         cmocka_unit_test(turns_spread_the_samples_over_their_time),
         cmocka_unit_test(a_turn_is_one_call_where_calls_are_longer),
+        cmocka_unit_test(a_turn_is_two_calls_where_the_caches_matter),
         cmocka_unit_test(preparation_is_not_timed),
         cmocka_unit_test(queued_samples_follow_each_other_without_a_wait),
         cmocka_unit_test(a_slowdown_is_a_share_of_each_call_on_a_cpu),

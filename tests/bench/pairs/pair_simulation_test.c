@@ -133,23 +133,23 @@ static const machine wild = {"wild", 0.020, 0.0600, 0, 0, 0, 0.010, 0.02, false}
 static const machine wandering = {"wandering", 0.020, 0.0600, 0, 0, 0.7, 0.010, 0.02, false};
 static const machine heavy_tailed = {"heavy", 0.020, 0.0600, 0, 0, 0, 0.010, 0.02, true};
 
-/* In 20,000 sessions, `wild` gave 191 false alarms: 0.96 %, just below the promised 1 %. Of 1000 sessions about 10
- * are expected; without Holm's correction about 50, and likewise with alpha 0.05. */
+/* About 10 of 1000 sessions are expected to have a false alarm; without the joint test of the family about 50, and
+ * likewise with alpha 0.05. */
 static void false_alarms_stay_below_alpha(void **state)
 {
     (void)state;
     const machine *const all[] = {&locked, &unlocked, &bimodal, &noisy, &wild, &wandering, &heavy_tailed};
     int alarms = 0;
     for (int k = 0; k < 7; k++) {
-        int sessions = k < 4 ? 200 : 1000;
+        int sessions = k < 3 ? 200 : 1000;
         tally t = simulate(all[k], 0, sessions, 1000 + (uint64_t)k);
-        assert_in_range(t.alarms, 0, k < 4 ? 2 : 20);
-        assert_in_range(t.improvements, 0, k < 4 ? 2 : 20);
+        assert_in_range(t.alarms, 0, k < 3 ? 2 : 20);
+        assert_in_range(t.improvements, 0, k < 3 ? 2 : 20);
         if (k < 3) assert_int_equal(t.undecided, 0); /* quiet machines give SAME */
-        if (k >= 4) alarms += t.alarms + t.improvements;
+        if (k >= 3) alarms += t.alarms + t.improvements;
     }
     /* a rule that never gives an alarm would be wrong as well */
-    assert_in_range(alarms, 20, 75);
+    assert_in_range(alarms, 30, 110);
 }
 
 static void two_percent_is_found(void **state)

@@ -31,12 +31,14 @@ side same 5 ''
 side slow 5 'export FIXTURE_SPEED=1.03'
 side fast 5 'export FIXTURE_SPEED=0.97'
 options=(--suite paired --seed 7 --quiet)
+# Without time slices, the simulated times do not depend on how many untimed calls fill a slice.
+one_by_one=(--time-slice 0)
 # compared EXIT TEXT OUT BASE CAND OPTION...: runs a comparison and checks exit code and text
 compared() {
     local code=$1 text=$2 out=$3
     shift 3
     rm -f processes
-    expect "$code" "$text" "$fixture" compare "$@" "${options[@]}" --out "$out"
+    expect "$code" "$text" "$fixture" compare "${one_by_one[@]}" "$@" "${options[@]}" --out "$out"
 }
 lines() { tail -n +2 "$1/pairs.csv" | wc -l; }
 pairs() { [[ $(lines "$1") -eq $2 ]] || fail "$1: $(lines "$1") lines of pairs.csv, not $2"; }
@@ -45,10 +47,12 @@ pairs() { [[ $(lines "$1") -eq $2 ]] || fail "$1: $(lines "$1") lines of pairs.c
 summary='bench: regressed=0 improved=0 same=3 inconclusive=0 missing=0 incomparable=0 failed=0 exit=0'
 compared 0 "$summary" same1 ./base ./same
 [[ $(tail -n 1 log) == "$summary" ]] || fail "same1: the summary is not the last line"
-grep -q 'n=2 *kernel_time.* 12/12      SAME: 99 % interval .*; detectable 1\.' log || fail "same1: no line of n=2"
-grep -q 'detectable change, found with probability 0.95: 1.0' log ||
+grep -q 'n=2 *kernel_time.* 12/12      SAME: 99 % interval .*; detectable 2\.' log || fail "same1: no line of n=2"
+grep -q 'detectable change, found with probability 0.95: 2.0' log ||
     fail "same1: the note on the detectable change is missing"
 pairs same1 12
+grep -q 'minimum effect 1 % (kernel_time: 2 %)' log || fail "same1: the minimum effect of kernels of two builds is not 2 %"
+expect 0 'detectable 1.0' "$fixture" compare same1 --min-effect 1%
 compared 1 'regressed=3 improved=0 same=0' slow1 ./base ./slow
 grep -q 'kernel_time.*+3.0 %.*REGRESSED: 99 % interval +2' log || fail "slow1: no REGRESSED line"
 pairs slow1 12 # every row was decided at the first look
@@ -63,8 +67,27 @@ pairs noisy2 6
 expect 0 'INCONCLUSIVE: ' "$fixture" compare noisy1 --explain
 grep -q 'sign-flip test p=.*neither a change nor equivalence is shown.*pairs detect a worsening of' log ||
     fail "noisy1: the explanation of the verdict is missing"
-compared 0 'inconclusive=3' few ./base ./same --pairs 2 --max-pairs 2
+compared 0 'warning: 2 pairs cannot find a change, however large: the smallest p-value is 2^-2, and alpha 0.01 needs 7 pairs' \
+    few ./base ./same --pairs 2 --max-pairs 2
+grep -q 'inconclusive=3' log || fail "few: two pairs are judged"
 pairs few 2
+compared 1 'regressed=3' seven ./base ./slow --pairs 7 --max-pairs 7
+grep -q 'cannot find' log && fail "seven: seven pairs and one look can find a change"
+expect 0 '2 pairs of processes; both processes of a pair interleaved in time slices of 0.002 s' \
+    "$fixture" compare ./base ./same --suite paired --pairs 2 --max-pairs 2 --dry-run --out dry
+grep -q 'warning: 2 pairs cannot find a change' log && [[ ! -e dry ]] || fail "dry: no warning, or something was measured"
+
+# ---- --must-find: a comparison that is too noisy to find the change does not pass -----------------------------------
+expect 3 'note: 3 gating rows could hide a change of 4 % (--must-find): the exit code is at least 3' \
+    "$fixture" compare noisy1 --must-find 4%
+grep -q 'INCONCLUSIVE: .*, above --must-find 4 %' log || fail "noisy1: the rows do not name --must-find"
+expect 0 'same=3' "$fixture" compare same1 --must-find 10%
+expect 3 'same=3' "$fixture" compare same1 --must-find 2%
+expect 1 'regressed=3' "$fixture" compare slow1 --must-find 0.1%
+sed 's/yes/no/' baselines/gates.csv >none.csv
+expect 3 'no row gates, so no change could be found' "$fixture" compare same1 --must-find 10% --gates none.csv
+compared 3 'inconclusive=3' must1 ./base ./noisy --must-find 5% --pairs 7 --max-pairs 7
+grep -q '"must_find": 0.05' must1/compare.json || fail "must1: compare.json does not record --must-find"
 
 side lacks 5 'export FIXTURE_LACKS=1'
 compared 4 'missing=3' lacks1 ./base ./lacks
@@ -88,6 +111,12 @@ compared 0 'same=3' machine2 ./base ./machine --allow-mismatch
 edit unit ',kernel_time,s,' ',kernel_time,ms,'
 compared 4 'kernel_time is in s, not in ms' unit1 ./base ./unit
 
+# ---- every process of the first pair was throttled: nothing was judged ---------------------------------------------
+edit hot ',ok,' ',throttled,'
+cp hot hotter
+compared 3 'no row has a value: every process was throttled' hot1 ./hot ./hotter
+expect 125 'no row has a value' "$fixture" compare hot1 --bisect
+
 # ---- a program built before the renaming of bench_version 2 ------------------------------------------------------
 # It knows only the old options, and writes the old names (bench/rows/renames.def).
 side older 5 'for word; do case $word in --processes | --time-slice | --child-time-slice) exit 2 ;; esac; done
@@ -99,7 +128,7 @@ compared 0 'same=3' older1 ./older ./base --time-slice 0.004
 cmp -s <(cut -d, -f2-4 older1/base/samples.csv | sort -u) <(cut -d, -f2-4 older1/cand/samples.csv | sort -u) ||
     fail "older1: the old names of samples are not translated"
 compared 1 'regressed=3' older2 ./older ./slow
-expect 1 'regressed=3' "$fixture" compare ./older ./slow "${options[@]}" --out older3 --bisect
+expect 1 'regressed=3' "$fixture" compare ./older ./slow "${options[@]}" --time-slice 0 --out older3 --bisect
 
 # ---- wrong results, and counters -------------------------------------------------------------------------------
 # tell FOLDER SIDE METRIC VALUE [PROCESS OTHER]: adds rows of a metric without a direction; process PROCESS gets OTHER.
@@ -165,7 +194,7 @@ grep -qF -e --case-timeout processes && fail "order2: processes got --case-timeo
 diff <(cut -d, -f1-6 order1/pairs.csv) <(cut -d, -f1-6 order2/pairs.csv) >log ||
     fail "the same seed gives another order"
 grep -q '"seed": 7' order2/compare.json || fail "order2: the seed is not logged"
-expect 0 'same=3' "$fixture" compare ./base ./same --suite paired --out order3
+expect 0 'same=3' "$fixture" compare ./base ./same --suite paired --time-slice 0 --out order3
 cmp -s <(cut -d, -f1-6 order2/pairs.csv) <(cut -d, -f1-6 order3/pairs.csv) && fail "order3: another seed, yet one order"
 [[ $(tail -n +2 order2/base/results.csv | cut -d, -f4 | uniq | tr '\n' ' ') == '0 1 2 3 4 5 6 7 8 9 10 11 ' ]] ||
     fail "order2: the column process is not the pair's number"
@@ -176,6 +205,8 @@ expect 0 'paired' "$fixture" report order2/base
 expect 0 'kernel_time' "$fixture" compare order2/base order2/cand --all
 
 # ---- time slices: both processes at once; when one ends, the other continues -------------------------------------
+expect 0 'same=3' "$fixture" compare ./base ./same "${options[@]}" --out slices0
+[[ $(grep -c -- ' --child-turns 0\.002' processes) -eq 24 ]] || fail "slices0: processes are not interleaved by default"
 compared 0 'same=3' slices1 ./base ./same --time-slice 0.004
 [[ $(wc -l <processes) -eq 24 ]] || fail "slices1: not 24 processes"
 grep -q '"time_slice": 0.00[34]' slices1/compare.json || fail "slices1: compare.json does not record the time slice"
@@ -190,8 +221,6 @@ while IFS=, read -r order seed; do
 done <orders
 compared 0 'same=3' slices2 ./base ./same --time-slice 0
 grep -qF -e --child-turns processes && fail "slices2: time slices of length 0 were used"
-compared 0 'same=3' one1 ./base ./same
-grep -qF -e --child-turns processes && fail "one1: time slices without --time-slice"
 "$fixture" compare ./base ./same "${options[@]}" --time-slice 0.004 --out slices3 --budget 0.001 >log 2>&1
 rm -f processes
 expect 0 'same=3' "$fixture" compare --resume slices3 --quiet
@@ -221,7 +250,7 @@ compared 0 'inconclusive=3' ceilings2 ./base ./same "${few[@]}" --filter '*' --f
 
 # ---- formats, explanations, judging again --------------------------------------------------------------------
 expect 1 'REGRESSED: +3.' "$fixture" compare slow1 --explain
-grep -q 'after Holm over 3 gating rows and 2 looks (alpha 0.01); sign-flip test p=.*large enough to matter (minimum effect 1 %)' log ||
+grep -q 'sign-flip test p=0.00024, 0.00049 jointly with 3 gating rows for 2 looks (alpha 0.01); .*large enough to matter (minimum effect 2 %)' log ||
     fail "slow1: the explanation of the verdict is missing"
 expect 0 'SAME' "$fixture" compare slow1 --min-effect 10%
 expect 2 'need a share' "$fixture" compare slow1 --min-effect 10x
@@ -269,7 +298,7 @@ compared 0 'same=3' whole ./base ./nap
 cut=0
 for at in 1 2 5 11; do
     rm -f processes
-    setsid "$fixture" compare ./base ./nap "${options[@]}" --out k$at >log 2>&1 & pid=$!
+    setsid "$fixture" compare ./base ./nap "${options[@]}" --time-slice 0 --out k$at >log 2>&1 & pid=$!
     while kill -0 $pid 2>/dev/null && [[ ! -f k$at/pairs.csv || $(wc -l <k$at/pairs.csv) -lt $at ]]; do sleep 0.01; done
     sleep 0.0$at
     kill -KILL $pid 2>/dev/null
@@ -287,7 +316,7 @@ before=$(cat k5/*.csv k5/*/*.csv | md5sum)
 expect 0 'same=3' "$fixture" compare --resume k5 # the comparison is complete already
 [[ $(cat k5/*.csv k5/*/*.csv | md5sum) == "$before" ]] || fail "k5: a complete comparison was changed"
 
-setsid "$fixture" compare ./base ./nap "${options[@]}" --out signal >log 2>&1 & pid=$!
+setsid "$fixture" compare ./base ./nap "${options[@]}" --time-slice 0 --out signal >log 2>&1 & pid=$!
 while [[ ! -f signal/pairs.csv || $(wc -l <signal/pairs.csv) -lt 3 ]]; do sleep 0.01; done
 kill -TERM $pid
 wait $pid
@@ -298,9 +327,22 @@ diff <(content whole) <(content signal) >log ||
     fail "signal: the files differ from those of an uninterrupted comparison"
 
 side long 5 'export FIXTURE_NAP=900'
-compared 0 'bench compare --resume budget continues' budget ./base ./long --budget 4 --n 1
+compared 3 'bench compare --resume budget continues' budget ./base ./long --budget 4 --n 1 --pairs 12
 grep -q 'note: the budget is used up after [1-9] pair' log ||
     fail "budget: the number of measured pairs is not reported"
+grep -q 'note: not judged yet: [1-9] of 12 pairs are measured' log && grep -q 'INCONCLUSIVE: not judged yet: the first look is after 12 pairs' log ||
+    fail "budget: fewer pairs than the first look are judged"
+rm -f processes # without --pairs the budget decides how many pairs are planned, and one look may spend all of alpha
+"$fixture" compare ./base ./long --suite paired --seed 7 --n 1 --budget 15 --out fitted --time-slice 0 >log 2>&1
+code=$?
+fit=$(sed -n 's/bench: \([0-9]*\) pairs fit into the budget: one look, after .*/\1/p' log)
+[[ $fit -ge 2 && $fit -lt 24 && $(grep -c "\"pairs\": $fit,\|\"max_pairs\": $fit," fitted/compare.json) -eq 2 ]] ||
+    fail "fitted: the plan does not follow from the budget"
+if [[ $(lines fitted) -eq $fit ]]; then # on a busy machine the pairs after the first may have taken longer
+    [[ $code -eq 0 ]] && ! grep -q 'not judged yet' log || fail "fitted: not judged, exit $code"
+else
+    [[ $code -eq 3 ]] && grep -q "not judged yet: [0-9]* of $fit pairs" log || fail "fitted: judged before its look, exit $code"
+fi
 compared 125 'the budget is used up after 0 pairs' nothing ./base ./long --budget 0.2
 # A comparison without a complete pair replaces its files when it is resumed, and stays locked. The second command waits
 # for the lock for ten seconds, during which other tests run.
@@ -311,20 +353,20 @@ while kill -0 $held 2>/dev/null && ! compgen -G 'nothing/process-*' >ls.log; do 
 # A comparison that cannot lock its folder removes none of the files in it. It waits as long.
 mkdir -p taken/base && echo kept >taken/base/results.csv
 flock taken "$fixture" compare ./base ./same "${options[@]}" --out taken >taken.log 2>&1 & taken=$!
-expect 0 'of the budget' "$fixture" compare ./base ./same --suite paired --budget 10m --out time
+expect 0 'of the budget' "$fixture" compare ./base ./same --suite paired --budget 10m --time-slice 0 --out time
 grep -q 'bench: pair 3 of 12 (24 if rows are undecided then), about [0-9]* s left, 10 min of the budget' log ||
     fail "the time left is not reported"
 
 # ---- comparing a program with itself, and with an injected delay ------------------------------------------------
-expect 0 'same=3' "$fixture" compare --self "${options[@]}" --out self1
-expect 0 'same=3' "$fixture" compare --self ./same "${options[@]}" --out self2
-expect 1 'regressed=3' "$fixture" compare --self ./same "${options[@]}" --inject-slowdown 2% --out inject1
+expect 0 'same=3' "$fixture" compare --self "${options[@]}" --time-slice 0 --out self1
+expect 0 'same=3' "$fixture" compare --self ./same "${options[@]}" --time-slice 0 --out self2
+expect 1 'regressed=3' "$fixture" compare --self ./same "${options[@]}" --time-slice 0 --inject-slowdown 2% --out inject1
 grep -q 'a delay of 2 % was injected into the candidate; 2.00 to 2.00 % was achieved' log ||
     fail "inject1: the achieved delay is not reported"
 grep -q 'kernel_time.*+2.0 %' log || fail "inject1: the achieved delay is not 2 %"
 grep -q slowdown inject1/base/results.csv && fail "inject1: the base was slowed down too"
 [[ $(grep -c ',slowdown,1,none,0.02,' inject1/cand/results.csv) -eq 36 ]] || fail "inject1: rows of slowdown"
-compared 1 'regressed=3' inject2 ./base ./same --inject-slowdown 0.02
+compared 1 'regressed=3' inject2 ./base ./same --inject-slowdown 0.03
 
 wait $second
 grep -q 'nothing: another process measures into it' second.log && grep -q 'exit 2' second.log ||
@@ -355,6 +397,8 @@ compare --resume order1 --samples 4       | 2 | a comparison that is resumed kee
 compare --resume order1 --pairs 4         | 2 | keeps its --pairs
 compare --resume order1 --ceilings yes    | 2 | keeps its --ceilings
 compare --resume order1 --case-timeout 9  | 2 | keeps its --case-timeout
+compare order1 --dry-run                  | 2 | --dry-run applies only to a comparison of executables
+compare --resume order1 --must-find 4%    | 2 | keeps its --must-find
 compare order1 --ceilings yes             | 2 | --ceilings applies only to a comparison of executables
 help compare                              | 0 | --inject-slowdown
 TABLE
