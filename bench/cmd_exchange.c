@@ -5,13 +5,10 @@
 #include <string.h>
 
 #include "bench/commands.h"
-#include "bench/exchange/export.h"
-#include "bench/exchange/import.h"
-#include "bench/machine/fingerprint.h"
-#include "bench/rows/exits.h"
-#include "bench/rows/write_csv.h"
-#include "bench/run/run_json.h"
-#include "bench/run/run_name.h"
+#include "bench/exchange/exchange.h"
+#include "bench/machine/machine.h"
+#include "bench/rows/rows.h"
+#include "bench/run/run.h"
 #include "os/draft.h"
 #include "os/file.h"
 #include "os/page.h"

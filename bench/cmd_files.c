@@ -5,15 +5,11 @@
 #include <unistd.h>
 
 #include "bench/commands.h"
-#include "bench/compare/baseline.h"
-#include "bench/compare/compare_results.h"
-#include "bench/compare/exact_store.h"
-#include "bench/compare/kept_sessions.h"
-#include "bench/pairs/simulate_files.h"
-#include "bench/report/plot.h"
-#include "bench/report/run_report.h"
-#include "bench/rows/read.h"
-#include "bench/text/markup.h"
+#include "bench/compare/compare.h"
+#include "bench/pairs/pairs.h"
+#include "bench/report/report.h"
+#include "bench/rows/rows.h"
+#include "bench/text/text.h"
 #include "cli/hint.h"
 
 /* Prints the error message when the exit code says that the call failed. Other codes are verdicts and have no

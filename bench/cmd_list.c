@@ -4,12 +4,10 @@
 #include <string.h>
 
 #include "bench/commands.h"
-#include "bench/derived/requirements.h"
-#include "bench/exchange/export.h"
-#include "bench/rows/metric.h"
-#include "bench/rows/row_status.h"
-#include "bench/rows/tables.h"
-#include "bench/suites/suite.h"
+#include "bench/derived/derived.h"
+#include "bench/exchange/exchange.h"
+#include "bench/rows/rows.h"
+#include "bench/suites/suites.h"
 #include "cli/hint.h"
 #include "trainer/model/model.h"
 
@@ -50,7 +48,7 @@ static void models(void)
 
 static void columns(void)
 {
-    for (const pb_column *c = pb_columns; c->name; c++) {
+    for (const pb_csv_column *c = pb_columns; c->name; c++) {
         printf("%-14s %-6s %s", c->name, c->type, c->what);
         for (int i = 0; i < PB_ROW_STATUSES && !strcmp(c->type, "status"); i++)
             printf("%s%s", i ? ", " : ": ", pb_row_statuses[i].name);

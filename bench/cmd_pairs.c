@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "bench/commands.h"
-#include "bench/compare/compare_results.h"
-#include "bench/machine/host_identity.h"
-#include "bench/pairs/pair_run.h"
-#include "bench/run/run_name.h"
+#include "bench/compare/compare.h"
+#include "bench/machine/machine.h"
+#include "bench/pairs/pairs.h"
+#include "bench/run/run.h"
 #include "os/disk.h"
 #include "os/file.h"
 #include "os/interrupt.h"

@@ -2,7 +2,7 @@
  * it fails, one line on stderr. */
 #ifndef PB_COMMANDS_H
 #define PB_COMMANDS_H
-#include "bench/options/command_line.h"
+#include "bench/options/options.h"
 
 #define COMMAND(name, arguments, what) pb_exit pb_cmd_##name(const pb_options *o);
 #include "bench/options/commands.def"

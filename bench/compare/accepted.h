@@ -12,7 +12,7 @@
  * values that are stored until then; afterwards a comparison says that it is no longer needed. */
 #ifndef PB_ACCEPTED_H
 #define PB_ACCEPTED_H
-#include "bench/rows/row.h"
+#include "bench/rows/rows.h"
 
 enum { PB_REASON_FIELD = 512, PB_ACCEPTED_MOST = 4096 };
 

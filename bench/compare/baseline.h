@@ -21,7 +21,7 @@
 #include <stdio.h>
 
 #include "bench/compare/gates.h"
-#include "bench/rows/series.h"
+#include "bench/rows/rows.h"
 
 enum { PB_BASELINE_SESSIONS = 20 };
 

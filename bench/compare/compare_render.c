@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/compare/stored_rule.h"
-#include "bench/stats/distributions.h"
+#include "bench/stats/stats.h"
 
 /* ---- emitting rows -------------------------------------------------------------------------------- */
 

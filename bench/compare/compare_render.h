@@ -21,8 +21,7 @@
 
 #include "bench/compare/compare_results.h"
 #include "bench/compare/verdict.h"
-#include "bench/text/markup.h"
-#include "bench/text/format.h"
+#include "bench/text/text.h"
 
 enum { PB_LABEL_TEXT = 160, PB_MARKDOWN_ROWS = 100 };
 

@@ -10,7 +10,7 @@
 #include "bench/compare/exact.h"
 #include "bench/compare/kept_sessions.h"
 #include "bench/compare/soft_differences.h"
-#include "bench/machine/host_identity.h"
+#include "bench/machine/machine.h"
 
 enum { MAX_SUITES = 32 };
 

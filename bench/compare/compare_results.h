@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "bench/compare/verdict.h"
-#include "bench/rows/exits.h"
+#include "bench/rows/rows.h"
 
 typedef struct pb_compare_opts {
     const char *gates;     /* path; NULL: gates.csv in `baselines` */

@@ -7,7 +7,7 @@
 #include "bench/compare/compare_render.h"
 #include "bench/compare/soft_differences.h"
 #include "bench/compare/stored_rule.h"
-#include "bench/rows/metric.h"
+#include "bench/rows/rows.h"
 
 enum { NOTES_MAX = 3 };
 

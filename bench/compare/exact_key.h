@@ -13,7 +13,7 @@
  * its version. */
 #ifndef PB_EXACT_KEY_H
 #define PB_EXACT_KEY_H
-#include "bench/rows/metric.h"
+#include "bench/rows/rows.h"
 
 enum { PB_EXACT_KEYS = PB_EXACT_ON_THREADS + 1, PB_EXACT_KEY_TEXT = 160 };
 

@@ -12,7 +12,7 @@
  * A metric without a line has stored_limit 0.15 and no ceiling, and does not gate. */
 #ifndef PB_GATES_H
 #define PB_GATES_H
-#include "bench/rows/row.h"
+#include "bench/rows/rows.h"
 #include <stddef.h>
 
 enum { PB_MAX_GATES = 256 };

@@ -8,7 +8,7 @@
 
 #include "bench/compare/baseline.h"
 #include "bench/compare/session_file.h"
-#include "bench/machine/host_identity.h"
+#include "bench/machine/machine.h"
 #include "os/file.h"
 
 enum { MAX_SUITES = 32 };

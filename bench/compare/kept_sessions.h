@@ -14,7 +14,7 @@
 #ifndef PB_KEPT_SESSIONS_H
 #define PB_KEPT_SESSIONS_H
 #include "bench/compare/gates.h"
-#include "bench/rows/series.h"
+#include "bench/rows/rows.h"
 
 /* Writes the folder of all kept sessions, <state>, to out; "": nothing is kept. EINVAL: HOME is not set, or the path is
  * too long. */

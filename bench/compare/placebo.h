@@ -1,7 +1,7 @@
 /* placebo.h - pairs of cases that do the same work: the difference of their times is noise. */
 #ifndef PB_PLACEBO_H
 #define PB_PLACEBO_H
-#include "bench/rows/series.h"
+#include "bench/rows/rows.h"
 
 /* X(axis, first, second, on): two cases whose keys differ only in that one has axis=first and the other axis=second do
  * the same work, on machines whose machine_id begins with `on`. Eager and graph run the same calls on a CPU, where a

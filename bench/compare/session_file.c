@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 #include "bench/compare/baseline.h"
-#include "bench/rows/metric.h"
-#include "bench/rows/write_csv.h"
+#include "bench/rows/rows.h"
 #include "os/draft.h"
 #include "os/file.h"
 

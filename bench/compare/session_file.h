@@ -2,7 +2,7 @@
 #ifndef PB_SESSION_FILE_H
 #define PB_SESSION_FILE_H
 #include "bench/compare/gates.h"
-#include "bench/rows/series.h"
+#include "bench/rows/rows.h"
 
 /* A session that is to be added to a file. All pointers are borrowed, also by the rows made from it. */
 typedef struct pb_new_session {

@@ -1,7 +1,7 @@
 /* session_hosts.c - tells the hosts of sessions apart. */
 #include "bench/compare/session_hosts.h"
 
-#include "bench/machine/host_identity.h"
+#include "bench/machine/machine.h"
 
 bool pb_sessions_foreign(const pb_series *base, const char *host)
 {

@@ -1,7 +1,7 @@
 /* session_hosts.h - which sessions of a base are from the candidate's machine, and from which of its hosts. */
 #ifndef PB_SESSION_HOSTS_H
 #define PB_SESSION_HOSTS_H
-#include "bench/rows/series.h"
+#include "bench/rows/rows.h"
 
 /* True if none of the sessions is from the machine of `host`, the candidate's: they are shown for reference only. False
  * for a run, which the user has named explicitly. */

@@ -1,10 +1,8 @@
 /* stored_rule.c - implements the rule whose table is in stored_rule.h. */
 #include "bench/compare/stored_rule.h"
+#include "bench/stats/stats.h"
 
 #include <math.h>
-
-#include "bench/stats/distributions.h"
-#include "bench/stats/variance.h"
 
 static const double slack = 1e-9; /* so that a change of exactly the limit is within it, despite rounding */
 

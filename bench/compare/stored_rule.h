@@ -59,6 +59,7 @@
 #ifndef PB_STORED_RULE_H
 #define PB_STORED_RULE_H
 #include "bench/compare/verdict.h"
+#include "bench/stats/stats.h"
 
 #define PB_STORED_ALPHA       0.01 /* level of the test over all gating rows */
 #define PB_STORED_ALPHA_AGAIN 0.05 /* level of the confirmation */

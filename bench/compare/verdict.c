@@ -9,8 +9,9 @@
 #include "bench/compare/session_hosts.h"
 #include "bench/compare/stored_rule.h"
 #include "bench/compare/verdict_impl.h"
-#include "bench/machine/host_identity.h"
-#include "bench/rows/metric.h"
+#include "bench/machine/machine.h"
+#include "bench/rows/rows.h"
+#include "bench/stats/stats.h"
 
 const char *const pb_verdict_names[PB_NVERDICTS] = {
 #define X(id, what) #id,

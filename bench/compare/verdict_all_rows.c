@@ -7,7 +7,7 @@
 
 #include "bench/compare/session_hosts.h"
 #include "bench/compare/verdict_impl.h"
-#include "bench/stats/median.h"
+#include "bench/stats/stats.h"
 
 struct pb_all_rows {
     pb_all_rows *next;

@@ -8,8 +8,7 @@
 #include "bench/compare/session_hosts.h"
 #include "bench/compare/stored_rule.h"
 #include "bench/compare/verdict_impl.h"
-#include "bench/stats/distributions.h"
-#include "bench/stats/inference.h"
+#include "bench/stats/stats.h"
 
 enum { MOST_PLACEBOS = 256 };
 

@@ -4,7 +4,7 @@
 
 #include "bench/compare/compare_render.h"
 #include "bench/compare/stored_rule.h"
-#include "bench/stats/distributions.h"
+#include "bench/stats/stats.h"
 
 const char *pb_session_name(const pb_session *s)
 {

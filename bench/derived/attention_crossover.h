@@ -2,7 +2,7 @@
  * of one process. */
 #ifndef PB_ATTENTION_CROSSOVER_H
 #define PB_ATTENTION_CROSSOVER_H
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 
 /* Sets *dense to the dense case that a sparse case is compared with: on the same tensors, every query attends to all
  * tokens up to its own. False: `c` is not a case of suite attention with variant=sparse. For a case with masked

@@ -2,7 +2,7 @@
  * "requirement", the id as the case's name, metric `requirement`, status pass, fail or unsupported. */
 #ifndef PB_REQUIREMENTS_H
 #define PB_REQUIREMENTS_H
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 #include "kernels/engine/op.h"
 
 typedef enum pb_best { PB_BEST_lowest, PB_BEST_highest } pb_best;

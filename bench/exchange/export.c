@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/text/markup.h"
+#include "bench/text/text.h"
 #include "cli/hint.h"
 
 enum order { BY_METRIC, BY_PROCESS };

@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "bench/rows/series.h"
+#include "bench/rows/rows.h"
 
 typedef struct pb_export_format {
     const char *name, *what; /* a NULL name ends the table */

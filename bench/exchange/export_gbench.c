@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bench/exchange/export.h"
-#include "bench/stats/median.h"
+#include "bench/stats/stats.h"
 
 /* A family of google-benchmark: one key and metric. */
 typedef struct family {

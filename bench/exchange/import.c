@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/metric.h"
-#include "bench/rows/row.h"
-#include "bench/rows/write_csv.h"
+#include "bench/rows/rows.h"
 #include "cli/hint.h"
 #include "os/disk.h"
 #include "os/text.h"

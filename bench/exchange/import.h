@@ -18,8 +18,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "bench/rows/row.h"
-#include "bench/rows/strings.h"
+#include "bench/rows/rows.h"
 
 typedef struct pb_import_row {
     const char *key, *metric, *note, *machine; /* machine "": the file names no device */

@@ -1,5 +1,5 @@
 /* history.c - `bench history`: reads the sessions and writes them in the chosen format. */
-#include "bench/history/history.h"
+#include "bench/history/history_command.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bench/history/history_formats.h"
-#include "bench/rows/write_csv.h"
+#include "bench/rows/rows.h"
 
 /* ---- csv ------------------------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bench/history/history_formats.h"
-#include "bench/report/plot_impl.h"
+#include "bench/report/report.h"
 #include "os/draft.h"
 #include "os/file.h"
 

@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "bench/compare/baseline.h"
-#include "bench/exchange/export.h"
-#include "bench/rows/metric.h"
-#include "bench/text/json.h"
+#include "bench/compare/compare.h"
+#include "bench/exchange/exchange.h"
+#include "bench/rows/rows.h"
+#include "bench/text/text.h"
 #include "cli/hint.h"
 #include "os/text.h"
 

@@ -1,8 +1,8 @@
 /* history_rows.h - the rows of a history: values by session, read from stored baselines or run folders. */
 #ifndef PB_HISTORY_ROWS_H
 #define PB_HISTORY_ROWS_H
-#include "bench/history/history.h"
-#include "bench/rows/series.h"
+#include "bench/history/history_command.h"
+#include "bench/rows/rows.h"
 
 /* The value of a row in one session. */
 typedef struct pb_history_value {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "bench/history/history_formats.h"
-#include "bench/text/format.h"
+#include "bench/text/text.h"
 
 enum { LABEL_TEXT = PB_KEY_TEXT + PB_AXIS_TEXT };
 

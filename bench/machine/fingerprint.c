@@ -15,8 +15,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "bench/text/json.h"
-#include "bench/text/format.h"
+#include "bench/text/text.h"
 #include "kernels/cpu/cpu.h"
 
 /* ---- the processor -------------------------------------------------------------------------------- */

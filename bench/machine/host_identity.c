@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "bench/machine/host_state.h"
-#include "bench/text/format.h"
+#include "bench/text/text.h"
 
 enum { PATH = 512, LINE = 128 };
 

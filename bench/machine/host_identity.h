@@ -23,7 +23,7 @@
  * may have the /etc/machine-id of its image, and sees no network card. */
 #ifndef PB_HOST_IDENTITY_H
 #define PB_HOST_IDENTITY_H
-#include "bench/rows/read.h"
+#include "bench/rows/rows.h"
 
 /* Lengths without NUL; bytes of the column's text with NUL. */
 enum { PB_MACHINE_NAME = 40, PB_HOST_HASH = 8, PB_HOST_TEXT = PB_MACHINE_NAME + PB_HOST_HASH + 2 };

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/stats/median.h"
+#include "bench/stats/stats.h"
 
 enum { PATH = 512, LINE = 4096, MOST_CPUS = 4096, TIMER_CALLS = 2001 };
 

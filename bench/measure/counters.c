@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/metric.h"
+#include "bench/rows/rows.h"
 
 /* ---- kernels by name --------------------------------------------------------------------------------- */
 

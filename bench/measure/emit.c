@@ -6,9 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/rows/metric.h"
-#include "bench/rows/write_csv.h"
-#include "bench/stats/trend.h"
+#include "bench/rows/rows.h"
+#include "bench/stats/stats.h"
 #include "os/append.h"
 #include "os/file.h"
 #include "os/interrupt.h"

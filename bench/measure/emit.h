@@ -2,7 +2,7 @@
 #ifndef PB_EMIT_H
 #define PB_EMIT_H
 #include "bench/measure/timing.h"
-#include "bench/rows/row.h"
+#include "bench/rows/rows.h"
 
 /* The files that rows are appended to, the identity that every row carries, and the values that were emitted. Every
  * call appends its row to the file at once, by one write(2). */

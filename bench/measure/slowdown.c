@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "bench/stats/median.h"
+#include "bench/stats/stats.h"
 
 /* The seconds of delay to request for a call that takes `own` seconds without it. */
 static double wait_of(const pb_slowdown *s, double own) { return fmax(0, s->share * own - s->least); }

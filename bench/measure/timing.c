@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "bench/measure/timing.h"
-#include "bench/stats/median.h"
+#include "bench/stats/stats.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 

@@ -3,7 +3,7 @@
 #define PB_TIMING_H
 #include "bench/measure/heartbeat.h"
 #include "bench/measure/hooks.h"
-#include "bench/stats/median.h"
+#include "bench/stats/stats.h"
 #include "kernels/engine/op.h"
 
 enum { PB_MAX_SAMPLES = PB_MEDIAN_MOST };

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/exchange/export.h"
-#include "bench/rows/renames.h"
-#include "bench/suites/suite.h"
+#include "bench/exchange/exchange.h"
+#include "bench/rows/rows.h"
+#include "bench/suites/suites.h"
 #include "os/text.h"
 
 static const pb_command_info commands[] = {

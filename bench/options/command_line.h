@@ -1,7 +1,7 @@
 /* command_line.h - the parsed command line: struct pb_options has one field for each line of options.def. */
 #ifndef PB_COMMAND_LINE_H
 #define PB_COMMAND_LINE_H
-#include "bench/rows/row.h"
+#include "bench/rows/rows.h"
 #include "cli/options.h"
 
 typedef enum pb_command {

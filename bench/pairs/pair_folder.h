@@ -19,7 +19,7 @@
 #include <stdio.h>
 
 #include "bench/pairs/pair_rule.h"
-#include "bench/run/kept.h"
+#include "bench/run/run.h"
 #include "trainer/checkpoint/digest.h"
 
 typedef enum pb_side { PB_BASE, PB_CAND, PB_SIDES } pb_side;

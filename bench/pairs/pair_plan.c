@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/run/run_json.h"
-#include "bench/text/json.h"
+#include "bench/run/run.h"
+#include "bench/text/text.h"
 #include "os/draft.h"
 #include "os/file.h"
 #include "os/text.h"

@@ -11,8 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/run/start.h"
-#include "bench/run/supervise.h"
+#include "bench/run/run.h"
 #include "os/append.h"
 #include "os/file.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/compare/exact.h"
+#include "bench/compare/compare.h"
 
 static bool hopeless(const pb_pair_judgement *j)
 {

@@ -2,7 +2,7 @@
  * with the renderers of compare_render.h. */
 #ifndef PB_PAIR_REPORT_H
 #define PB_PAIR_REPORT_H
-#include "bench/compare/compare_render.h"
+#include "bench/compare/compare.h"
 #include "bench/pairs/pair_folder.h"
 #include "bench/pairs/pair_rows.h"
 

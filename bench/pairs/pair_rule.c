@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/stats/distributions.h"
+#include "bench/stats/stats.h"
 
 enum { WORSE, BETTER, DIRECTIONS };
 

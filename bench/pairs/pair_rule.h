@@ -56,8 +56,8 @@
  * INCOMPARABLE. */
 #ifndef PB_PAIR_RULE_H
 #define PB_PAIR_RULE_H
-#include "bench/compare/verdict.h"
-#include "bench/stats/inference.h"
+#include "bench/compare/compare.h"
+#include "bench/stats/stats.h"
 
 typedef struct pb_pair_opts {
     /* Smallest change that matters, as a share: 0.01 is 1 %. A smaller estimate is never REGRESSED or IMPROVED. */

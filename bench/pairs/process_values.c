@@ -9,11 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/measure/timing.h"
-#include "bench/rows/csv_split.h"
-#include "bench/rows/renames.h"
-#include "bench/rows/series.h"
-#include "bench/stats/inference.h"
+#include "bench/measure/measure.h"
+#include "bench/rows/rows.h"
+#include "bench/stats/stats.h"
 #include "os/file.h"
 
 enum { RUN, PROCESS, KEY, METRIC, INDEX, VALUE, NFIELDS };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/stats/median.h"
+#include "bench/stats/stats.h"
 #include "kernels/engine/bind.h"
 
 /* One pair of a built comparison. */

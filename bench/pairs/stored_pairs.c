@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/csv_split.h"
-#include "bench/rows/metric.h"
-#include "bench/rows/series.h"
+#include "bench/rows/rows.h"
 #include "os/file.h"
 
 enum { VERSION, MACHINE, SESSION, KEY, METRIC, PAIRS, RATIOS, NFIELDS };

@@ -11,8 +11,8 @@
  * Rows are sorted by session, then key, then metric, without duplicates. */
 #ifndef PB_STORED_PAIRS_H
 #define PB_STORED_PAIRS_H
-#include "bench/rows/read.h"
-#include "bench/stats/inference.h"
+#include "bench/rows/rows.h"
+#include "bench/stats/stats.h"
 
 typedef struct pb_stored_pairs {
     /* The rows. run_id: the session; process: the number of pairs; samples: 2, because only metrics with samples are

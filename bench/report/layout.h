@@ -3,7 +3,7 @@
 #ifndef PB_LAYOUT_H
 #define PB_LAYOUT_H
 #include "bench/report/views.h"
-#include "bench/text/format.h"
+#include "bench/text/text.h"
 
 enum { PB_LAYOUT_LABELS = PB_CASE_AXES + 1, PB_LAYOUT_VARIANTS = 64 };
 

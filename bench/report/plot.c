@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "bench/report/layout.h"
-#include "bench/report/plot_impl.h"
+#include "bench/report/gnuplot.h"
 #include "os/draft.h"
 #include "os/file.h"
 #include "os/text.h"

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/attention_crossover.h"
-#include "bench/report/plot_impl.h"
-#include "bench/text/format.h"
+#include "bench/derived/derived.h"
+#include "bench/report/gnuplot.h"
+#include "bench/text/text.h"
 
 typedef struct point {
     char line[PB_KEY_TEXT]; /* the forward case's key without the axis seq: points with one such key form a line */

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "bench/report/views.h"
-#include "bench/text/markup.h"
-#include "bench/text/format.h"
+#include "bench/text/text.h"
 
 typedef struct counts {
     int pass, fail, unsupported, bad; /* requirements by result; bad: series wrong, failed, timeout or truncated */

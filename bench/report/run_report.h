@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdbool.h>
 
-#include "bench/rows/exits.h"
+#include "bench/rows/rows.h"
 
 typedef struct pb_report_opts {
     const char *runs;       /* folder in which the newest run is looked up; NULL: "runs" */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/report/layout.h"
-#include "bench/text/markup.h"
+#include "bench/text/text.h"
 
 static const pb_view views[] = {
     {"backward", .rows = {"model", "tuning", "batch", "seq"},

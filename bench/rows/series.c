@@ -6,9 +6,7 @@
 #include <string.h>
 
 #include "bench/rows/metric.h"
-#include "bench/stats/median.h"
-#include "bench/stats/inference.h"
-#include "bench/stats/trend.h"
+#include "bench/stats/stats.h"
 
 static int row_order(const void *a, const void *b)
 {

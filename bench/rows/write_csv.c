@@ -42,7 +42,7 @@ static void put_status(FILE *f, pb_row_status v) { pb_csv_text(f, pb_row_status_
 
 void pb_csv_header(FILE *f)
 {
-    for (const pb_column *c = pb_columns; c->name; c++) fprintf(f, "%s%s", c == pb_columns ? "" : ",", c->name);
+    for (const pb_csv_column *c = pb_columns; c->name; c++) fprintf(f, "%s%s", c == pb_columns ? "" : ",", c->name);
     fputc('\n', f);
 }
 

@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/machine/nvml.h"
-#include "bench/rows/exits.h"
+#include "bench/machine/machine.h"
+#include "bench/rows/rows.h"
 
 enum { SAID = 256 };
 

@@ -5,7 +5,7 @@
 #define PB_CLOCK_LOCK_H
 #include <sys/types.h>
 
-#include "bench/options/command_line.h"
+#include "bench/options/options.h"
 
 typedef struct pb_clock_lock {
     int fd; /* socket to the keeper; -1: no clocks are locked */

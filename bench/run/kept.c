@@ -8,8 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/rows/read.h"
-#include "bench/rows/write_csv.h"
+#include "bench/rows/rows.h"
 #include "os/append.h"
 #include "os/file.h"
 

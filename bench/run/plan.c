@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/series.h"
-#include "bench/rows/tables.h"
-#include "bench/suites/suite.h"
+#include "bench/rows/rows.h"
+#include "bench/suites/suites.h"
 #include "cli/hint.h"
 
 /* ITEM: bytes of one item of a grid line, such as "batch=1,2,4"; MOST_CASES: limit of the cases of a plan */

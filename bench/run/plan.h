@@ -1,8 +1,8 @@
 /* plan.h - the cases that a run measures: the suite's grid, changed by the axes and filters of the command line. */
 #ifndef PB_PLAN_H
 #define PB_PLAN_H
-#include "bench/options/command_line.h"
-#include "bench/suites/suite.h"
+#include "bench/options/options.h"
+#include "bench/suites/suites.h"
 
 typedef struct pb_plan {
     const pb_suite *suite;

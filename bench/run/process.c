@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 #include "bench/run/progress.h"
 #include "bench/run/run_json.h"
 #include "bench/run/start.h"

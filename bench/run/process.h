@@ -4,7 +4,7 @@
 #define PB_PROCESS_H
 #include <stdint.h>
 
-#include "bench/rows/processes.h"
+#include "bench/rows/rows.h"
 #include "bench/run/plan.h"
 
 typedef struct pb_process {

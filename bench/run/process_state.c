@@ -13,8 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/machine/disturbance.h"
-#include "bench/machine/nvml.h"
+#include "bench/machine/machine.h"
 #include "kernels/engine/clock.h"
 
 enum { PERIOD_NS = 500000000 }; /* between two samples */

@@ -11,7 +11,7 @@
 #define PB_PROCESS_STATE_H
 #include <jansson.h>
 
-#include "bench/options/command_line.h"
+#include "bench/options/options.h"
 #include "kernels/engine/op.h"
 
 typedef struct pb_state_recording pb_state_recording;

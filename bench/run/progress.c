@@ -12,7 +12,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "bench/rows/read.h"
+#include "bench/rows/rows.h"
 #include "os/append.h"
 #include "os/disk.h"
 #include "os/draft.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "bench/run/run_json.h"
-#include "bench/text/json.h"
+#include "bench/text/text.h"
 #include "os/file.h"
 #include "os/text.h"
 

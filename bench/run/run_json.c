@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/text/json.h"
+#include "bench/text/text.h"
 #include "os/draft.h"
 #include "os/file.h"
 

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/measure/heartbeat.h"
+#include "bench/measure/measure.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/machine/disturbance.h"
+#include "bench/machine/machine.h"
 #include "bench/run/process_state.h"
 #include "bench/run/run_json.h"
 #include "kernels/engine/clock.h"

@@ -14,7 +14,7 @@
 #define PB_THROTTLE_H
 #include <jansson.h>
 
-#include "bench/rows/processes.h"
+#include "bench/rows/rows.h"
 #include "bench/run/process.h"
 #include "bench/run/progress.h"
 

@@ -4,15 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/ratios.h"
-#include "bench/measure/slowdown.h"
-#include "bench/measure/time_slice.h"
-#include "bench/rows/exits.h"
-#include "bench/rows/read.h"
+#include "bench/derived/derived.h"
+#include "bench/measure/measure.h"
+#include "bench/rows/rows.h"
 #include "bench/run/process.h"
 #include "bench/run/progress.h"
 #include "bench/run/run_json.h"
-#include "bench/suites/suite.h"
+#include "bench/suites/suites.h"
 #include "kernels/engine/clock.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"

@@ -10,7 +10,7 @@
  * The lists are the same on every machine and in every run. */
 #ifndef PB_ATTENTION_CASE_H
 #define PB_ATTENTION_CASE_H
-#include "bench/rows/row.h"
+#include "bench/rows/rows.h"
 #include "kernels/engine/dtype.h"
 
 typedef enum pb_attn_variant { PB_VARIANT_SPARSE, PB_VARIANT_DENSE, PB_VARIANT_DETERMINISTIC } pb_attn_variant;

@@ -1,7 +1,7 @@
 /* attention_requirements.h - the requirements of requirements.def that apply to a case of suite attention. */
 #ifndef PB_ATTENTION_REQUIREMENTS_H
 #define PB_ATTENTION_REQUIREMENTS_H
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 #include "bench/suites/attention_check.h"
 
 /* Emits MLA-FINITE, MLA-REL-DIFF-Q and, for a backward case, MLA-REL-DIFF-KV. Emits no row unless the case has the

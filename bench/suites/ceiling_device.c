@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 #include "kernels/clip/clip.h"
 #include "kernels/engine/arena.h"
 #include "kernels/engine/op.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/requirements.h"
+#include "bench/derived/derived.h"
 #include "bench/suites/train_case.h"
 #include "os/interrupt.h"
 

@@ -2,7 +2,7 @@
  * step, can be captured, and clips gradients. */
 #ifndef PB_GRAPH_REQUIREMENT_H
 #define PB_GRAPH_REQUIREMENT_H
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 
 /* Trains the model `tiny` eagerly and as a graph, and emits a row for each of F-GRAPH-BWD-001, 002 and 004. If
  * pb_interrupted() turns true during the 100 steps, 001 and 004 get no row. On a CPU F-GRAPH-BWD-001-QLORA gets a row

@@ -7,10 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/compare/compare_results.h"
-#include "bench/rows/read.h"
-#include "bench/rows/row.h"
-#include "bench/rows/write_csv.h"
+#include "bench/compare/compare.h"
+#include "bench/rows/rows.h"
 #include "kernels/engine/clock.h"
 #include "os/draft.h"
 #include "os/memory.h"

@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/attention_crossover.h"
-#include "bench/derived/requirements.h"
+#include "bench/derived/derived.h"
+#include "bench/measure/measure.h"
 #include "bench/suites/attention_requirements.h"
-#include "bench/measure/counters.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"

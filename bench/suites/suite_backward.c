@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/requirements.h"
-#include "bench/measure/counters.h"
-#include "bench/derived/graph_gain.h"
+#include "bench/derived/derived.h"
+#include "bench/measure/measure.h"
 #include "bench/suites/graph_requirement.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/requirements.h"
+#include "bench/derived/derived.h"
 #include "bench/suites/ceiling_device.h"
 #include "bench/suites/suite.h"
-#include "kernels/engine/arena.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/engine/arena.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 #include "profiles/ranges.h"

@@ -2,9 +2,7 @@
  * command line, and the processes that it shares time with or reports to. */
 #ifndef PB_SUITE_ENV_H
 #define PB_SUITE_ENV_H
-#include "bench/measure/emit.h"
-#include "bench/measure/slowdown.h"
-#include "bench/measure/time_slice.h"
+#include "bench/measure/measure.h"
 
 /* Options of the command line that replace those of the suites. */
 typedef struct pb_measure_asked {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/requirements.h"
-#include "bench/measure/counters.h"
+#include "bench/derived/derived.h"
+#include "bench/measure/measure.h"
 #include "bench/suites/suite.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/engine/op.h"

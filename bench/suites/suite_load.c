@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bench/derived/requirements.h"
+#include "bench/derived/derived.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
 #include "kernels/engine/op.h"

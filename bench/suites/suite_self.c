@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/derived/requirements.h"
-#include "bench/rows/write_csv.h"
-#include "bench/stats/median.h"
+#include "bench/derived/derived.h"
+#include "bench/rows/rows.h"
+#include "bench/stats/stats.h"
 #include "bench/suites/self_compare.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"

@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/requirements.h"
-#include "bench/derived/graph_gain.h"
-#include "bench/measure/counters.h"
-#include "bench/stats/median.h"
+#include "bench/derived/derived.h"
+#include "bench/measure/measure.h"
+#include "bench/stats/stats.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
 #include "bench/suites/v4_step.h"

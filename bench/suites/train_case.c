@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/metric.h"
+#include "bench/rows/rows.h"
 #include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 

@@ -2,7 +2,7 @@
  * repository, and checks that its gradients are right. */
 #ifndef PB_TRAIN_CASE_H
 #define PB_TRAIN_CASE_H
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 #include "kernels/engine/op.h"
 #include "trainer/step/trainer.h"
 

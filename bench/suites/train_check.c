@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 #include "bench/suites/train_case.h"
 #include "kernels/engine/op.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/requirements.h"
+#include "bench/derived/derived.h"
 
 /* Looks up the time and the model FLOP/s of a case. False: the case has no time. Missing FLOP/s are 0. */
 static bool step_of(const pb_emitter *emitter, const char *key, double *seconds, double *flops)

@@ -4,7 +4,7 @@
 #define PB_FORMAT_H
 #include <stdio.h>
 
-#include "bench/rows/row.h"
+#include "bench/rows/rows.h"
 
 enum { PB_FIGURE_TEXT = 64 };
 

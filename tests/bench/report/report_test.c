@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "bench/report/plot.h"
-#include "bench/report/plot_impl.h"
+#include "bench/report/gnuplot.h"
 #include "bench/report/run_report.h"
 #include "bench/text/format.h"
 #include "tests/bench/run_files.h"

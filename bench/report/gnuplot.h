@@ -1,9 +1,9 @@
-/* plot_impl.h - shared by the files of `bench plot`: data of the figures, scripts, and the call of gnuplot. */
-#ifndef PB_PLOT_IMPL_H
-#define PB_PLOT_IMPL_H
+/* gnuplot.h - draws figures with gnuplot: their data, the scripts, and the call of the program. */
+#ifndef PB_GNUPLOT_H
+#define PB_GNUPLOT_H
 #include <stdio.h>
 
-#include "bench/rows/series.h"
+#include "bench/rows/rows.h"
 
 /* Makes s safe inside a quoted string of gnuplot: quotes, backslashes and control characters become '_'. */
 void pb_plot_plain(char *s);
