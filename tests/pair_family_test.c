@@ -1,7 +1,7 @@
-/* pair_family_test.c [SESSIONS] - the joint sign flips of pair_rule.h on noise of many kinds, in families of 10 to 500
- * gating rows: how often a comparison of equal programs has any REGRESSED row, and how often a change of one row is
- * found, compared with the t test under Holm's adjustment and a sign-flip test per row. Seeds are fixed. SESSIONS
- * multiplies the number of comparisons; docs/statistics.md has the table for 15. */
+/* pair_family_test.c - the joint sign flips of pair_rule.h on noise of many kinds, in families of 10 to 500 gating rows:
+ * how often a comparison of equal programs has any REGRESSED row, and how often a change of one row is found, compared
+ * with the t test under Holm's adjustment and a sign-flip test per row. Seeds are fixed. An argument multiplies the number
+ * of comparisons; docs/statistics.md has the table for 15. */
 #include "bench/pairs/pair_rule.h"
 #include "kernels/engine/bind.h"
 #include "tests/test.h"
