@@ -79,11 +79,12 @@ typedef struct pb_differences {
  * the whole family, however many rows it has.
  *
  * Up to 13 pairs all 2^n choices are enumerated. Beyond, s is the observed choice and 20000 drawn ones with a fixed
- * seed, so p = (1 + reached)/20001 (Phipson and Smyth 2010); for one row, pb_sign_flip and the quantile of Student's t.
- * T is compared as T/sqrt(n-1+T^2), which has the same order for equal n and needs one sum of signed values per row.
+ * seed, so p = (1 + reached)/20001 (Phipson and Smyth 2010). T is compared as T/sqrt(n-1+T^2), which has the same order
+ * for equal n and needs one sum of signed values per row. One row alone is pb_sign_flip.
  *
  * *t: the least t with which one more row would be significant at `level`, given the noise of these rows; +inf: no t,
- * because 2^-n > level. A row with a value that is not finite has p = 1. EINVAL: more than PB_SIGN_FLIP_MAX pairs.
+ * because 2^-n > level; 0 for one row, whose threshold is close to the quantile of Student's t. A row with a value that
+ * is not finite has p = 1. EINVAL: more than PB_SIGN_FLIP_MAX pairs.
  * ENOMEM. Takes about 0.1 us per row and thousand choices, and 6 KB per row. */
 pb_status pb_joint_flip(const pb_differences *rows, size_t m, double level, double *adjusted, double *t);
 

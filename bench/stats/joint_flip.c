@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/stats/distributions.h"
 #include "bench/stats/inference.h"
 #include "kernels/engine/bind.h"
 
@@ -143,9 +142,9 @@ pb_status pb_joint_flip(const pb_differences *rows, size_t m, double level, doub
             return pb_fail(PB_EINVAL, "sign flips: %d pairs, need at most %d", rows[r].n, PB_SIGN_FLIP_MAX);
     *t = HUGE_VAL;
     if (!m) return PB_OK;
-    if (m == 1 && rows[0].n > ENUMERATED) { /* exact for more pairs, because sums can be merged */
+    if (m == 1) { /* the same test, exact for any number of pairs, because sums can be merged */
         adjusted[0] = pb_sign_flip(rows[0].d, rows[0].n, 0);
-        *t = pb_t_quantile(level, rows[0].n - 1);
+        *t = ldexp(1, -rows[0].n) > level ? HUGE_VAL : 0;
         return PB_OK;
     }
     family *f = calloc(1, sizeof *f);
