@@ -185,8 +185,8 @@ static size_t kept_from(const pb_row *rows, size_t n, int keep, int *sessions)
 static pb_status make_rows(const storing *s, target *t)
 {
     const int keep = !s->update ? 1 : s->o->sessions > 0 ? s->o->sessions : PB_BASELINE_SESSIONS;
-    const pb_new_session new = {&s->set, t->suite, s->run_id, s->o->reason ? s->o->reason : "", &s->gates,
-                                s->run.rows[0].commit};
+    const pb_new_session new = {
+        &s->set, t->suite, s->run_id, s->o->reason ? s->o->reason : "", &s->gates, s->run.rows[0].commit};
     size_t n;
     PB_TRY(pb_session_rows(s->update ? &t->old : NULL, &new, &t->rows, &n));
     size_t from = kept_from(t->rows, n, keep, &t->sessions);

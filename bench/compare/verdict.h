@@ -32,7 +32,7 @@
     X(IMPROVED, "the candidate is better by more than the rule requires")                                              \
     X(NEW, "only the candidate has the row")                                                                           \
     X(SAME, "no change beyond the limits of the rule")                                                                 \
-    X(REFERENCE, "compared with another host, machine or library, or with a host that is not identified; shown only")   \
+    X(REFERENCE, "compared with another host, machine or library, or with a host that is not identified; shown only")  \
     X(INFO, "not judged: a metric without a direction, a requirement, or a row that is ok on neither side")
 typedef enum pb_verdict_id {
 #define X(id, what) PB_VERDICT_##id,

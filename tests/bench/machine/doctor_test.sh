@@ -198,7 +198,7 @@ expect 2 'gaps/processes.csv: lacks process 0; progress.csv says that process 2 
 
 # ---- a pair whose process was throttled ------------------------------------------------------------------------
 printf 'suite,metric,better,stored_limit,ceiling,gating\npaired,kernel_time,lower,0.1,,yes\n' >pair.csv
-paired=(compare --self --suite paired --seed 7 --quiet --pairs 4 --max-pairs 4 --gates pair.csv)
+paired=(compare --self --suite paired --seed 7 --quiet --time-slice 0 --pairs 4 --max-pairs 4 --gates pair.csv)
 rm -f "$PB_FAKE_NVML_STATE"
 PB_FAKE_NVML_THROTTLE=0,8,0 with "$watched" "${paired[@]}" --out pair >"$dir/log" 2>&1 || fail "pair: exit code $?"
 for side in base cand; do

@@ -125,7 +125,8 @@ static void rows_are_quoted_and_never_hold_nan(void **state)
     assert_string_equal(
         slurp("results.csv"),
         "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note,commit,host\n"
-        "2,r1,m1,2,ceiling/copy?n=1,kernel_time,s,lower,0.123456789,5,ok,\"said \"\"no\"\", twice over\",c1,lab/0a1b2c3d\n"
+        "2,r1,m1,2,ceiling/copy?n=1,kernel_time,s,lower,0.123456789,5,ok,\"said \"\"no\"\", twice "
+        "over\",c1,lab/0a1b2c3d\n"
         "2,r1,m1,2,ceiling/copy?n=1,error,1,none,,0,failed,the value is not finite,c1,lab/0a1b2c3d\n"
         "2,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,,0,wrong,why,c1,lab/0a1b2c3d\n"
         "2,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,2e+10,3,ok,,c1,lab/0a1b2c3d\n");
@@ -159,8 +160,9 @@ static void a_warm_up_too_short_is_in_the_note(void **state)
     t.n = 14;
     CHECK_OK(pb_emit_timing(s, a_case(), "kernel_time", &t, "of 14"));
     pb_emitter_close(s);
-    assert_non_null(strstr(slurp("results.csv"),
-                           "s,lower,2,15,ok,warm-up suspect: first third 2e+02 % slower than the last,c1,lab/0a1b2c3d\n"));
+    assert_non_null(
+        strstr(slurp("results.csv"),
+               "s,lower,2,15,ok,warm-up suspect: first third 2e+02 % slower than the last,c1,lab/0a1b2c3d\n"));
     assert_non_null(
         strstr(slurp("results.csv"),
                "1.5,15,ok,of 2 MiB; warm-up suspect: first third 2e+02 % slower than the last,c1,lab/0a1b2c3d\n"));
@@ -206,7 +208,8 @@ static void an_interrupt_ends_the_current_sample_and_keeps_the_rest(void **state
     assert_int_equal(t.n, 0);
     CHECK_OK(pb_emit_timing(s, a_case(), "kernel_time", &t, NULL));
     pb_emitter_close(s);
-    assert_non_null(strstr(slurp("results.csv"), "s,lower,2,3,truncated,interrupted after 3 samples,c1,lab/0a1b2c3d\n"));
+    assert_non_null(
+        strstr(slurp("results.csv"), "s,lower,2,3,truncated,interrupted after 3 samples,c1,lab/0a1b2c3d\n"));
     assert_non_null(strstr(slurp("results.csv"), "s,lower,,0,truncated,interrupted after 0 samples,c1,lab/0a1b2c3d\n"));
     assert_true(s->truncated);
 }
