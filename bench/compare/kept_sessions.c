@@ -182,6 +182,7 @@ static pb_status join_rows(pb_table *t, const pb_table *kept, const pb_table *ru
     for (size_t i = 0; i < kept->n; i++) {
         const pb_row *r = &kept->rows[i];
         const bool itself = pb_stored(r->run_id) && strcmp(r->run_id + strlen(PB_BASELINE_RUN), run->rows->run_id) == 0;
+        if (pb_exact_find(r->metric)) continue;
         if (itself || !pb_stored(r->run_id) || strcmp(r->bench_version, run->rows->bench_version) != 0 ||
             has_session(&own, r->run_id) || !pb_series_find(set, r->key, r->metric))
             continue;

@@ -10,7 +10,8 @@
  *
  * A comparison with stored sessions uses both those of baselines/ and the kept ones of the run's own host. Kept sessions
  * say only what values to expect. What a candidate lacks is judged by baselines/ alone: of a kept session, a comparison
- * reads only the rows that the candidate has. */
+ * reads only the rows that the candidate has. Exact counters (exact_rule.h) are compared with baselines/ alone too: a
+ * kept session may be of a program that was changed on purpose. */
 #ifndef PB_KEPT_SESSIONS_H
 #define PB_KEPT_SESSIONS_H
 #include "bench/compare/gates.h"

@@ -166,6 +166,24 @@ static void kept_sessions_join_the_baseline(void **state)
     remove_folder(folder);
 }
 
+/* Exact counters gate, and a kept session may be of a program that was changed on purpose. */
+static void exact_counters_of_kept_sessions_are_not_joined(void **state)
+{
+    run base = {0};
+    int times = 0;
+    (void)state;
+    keep(run_file("gains"), "exact", PB_OK);
+    run cand = open_run(run_file("gains_gone"), "exact");
+    CHECK_OK(pb_kept_join(&base.t, &cand.t, &cand.set, "backward"));
+    for (size_t i = 0; i < base.t.n; i++) {
+        assert_string_not_equal(base.t.rows[i].metric, "kernel_launches");
+        times += strcmp(base.t.rows[i].metric, "backward_time") == 0;
+    }
+    assert_true(times > 0);
+    pb_table_free(&base.t);
+    close_run(&cand);
+}
+
 static void a_comparison_uses_kept_sessions(void **state)
 {
     char folder[64], faulty[256], older[128];
@@ -210,6 +228,7 @@ int main(void)
         cmocka_unit_test(the_newest_values_of_each_row_are_kept),
         cmocka_unit_test(incomplete_runs_and_unwritable_folders_are_refused),
         cmocka_unit_test(kept_sessions_join_the_baseline),
+        cmocka_unit_test(exact_counters_of_kept_sessions_are_not_joined),
         cmocka_unit_test(a_comparison_uses_kept_sessions),
     };
     return cmocka_run_group_tests(tests, open_state, close_state);

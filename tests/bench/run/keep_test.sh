@@ -11,7 +11,7 @@ sessions() { cut -d, -f2 kept/*/*/toy.csv | grep -c .; } # rows of all kept sess
 expect 0 'kept as a session: ' "$fixture" "${toy[@]}" --out a
 file=$(echo kept/cpu-*/lab/toy.csv)
 [[ -s $file && $(tail -n 1 "$file") == baseline:* || $(cut -d, -f2 "$file" | tail -n 1) == baseline:* ]] || fail "a: $file holds no session"
-cut -d, -f14 "$file" | tail -n +2 | grep -qv '^lab/' && fail 'a: a row names another host'
+tail -n +2 "$file" | grep -qv ',lab/' && fail 'a: a row names another host'
 before=$(sessions)
 for none in '--samples 2' '--min-time 0.01' '--warmup 2' '--threads 1' '--no-keep' '-n 2' '--mode fine,failed'; do
     read -r -a words <<<"$none"
