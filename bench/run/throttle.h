@@ -20,7 +20,7 @@
 
 /* Which processes of a run have ended, and which of them are measured again. */
 typedef struct pb_attempts {
-    const pb_options *options; /* borrowed: processes, throttle_retries, device */
+    const pb_options *options; /* borrowed; only processes, throttle_retries and device are read */
     /* [ended], owned. earlier[i]: number of earlier attempts at the measurement that process i repeats; 0: it repeats
      * none */
     int *earlier;

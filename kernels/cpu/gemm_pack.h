@@ -103,9 +103,10 @@ typedef struct lanes {
     int first, width; /* index of the first lane in the whole operand; number of lanes */
 } lanes;
 
-/* Packs an operand whose stored rows run across K: rows k .. k+kc-1, the columns of n neighbouring runs of lanes. All
- * runs are packed together, so that a stored row is read once, left to right. Software prefetch: rows are too far apart
- * for the hardware prefetcher. `all` is the number of columns of the operand. */
+/* Packs rows k .. k+kc-1 of an operand that is stored with one row for each index of K. l[0..n-1] name n groups of
+ * adjacent columns that follow each other. All groups are packed in one pass, so that a stored row is read once, from
+ * left to right. The function prefetches by itself, because consecutive rows are too far apart for the hardware
+ * prefetcher. `all` is the number of columns of the operand. */
 PB_INLINE void pack_along(source s, const lanes *l, int n, const pb_mat *m, int all, int k, int kc)
 {
     enum { AHEAD = 16 };
