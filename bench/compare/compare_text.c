@@ -103,7 +103,7 @@ static double furthest(const pb_series *b, const pb_series *c)
     return fabs(c->min - b->median) > fabs(c->max - b->median) ? c->min : c->max;
 }
 
-/* Prints a note for each counter that changed and is not exact. These counters have a line COUNTER(...) in metrics.def. */
+/* Prints a note for each counter that changed and is not exact. These counters have a COUNTER line in metrics.def. */
 static void note_counters(const pb_verdicts *vs, FILE *out)
 {
     char was[PB_FIGURE_TEXT], is[PB_FIGURE_TEXT];

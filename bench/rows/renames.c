@@ -40,8 +40,8 @@ const char *pb_renamed_column(const char *name) { return present(columns, name);
 const char *pb_renamed_metric(const char *name) { return present(metrics, name); }
 const char *pb_renamed_axis(const char *name) { return present(axes, name); }
 
-/* True if the key begins with `beginning` and that beginning is whole: it ends with '/' or '-', or '?' or the end of
- * the key follows it. */
+/* True if the key begins with `beginning`, and no name is cut in two where `beginning` ends: its last character is '/'
+ * or '-', or the key's next character is '?', or the key ends there. */
 static bool begins(const char *key, const char *beginning)
 {
     const size_t n = strlen(beginning);

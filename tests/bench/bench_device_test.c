@@ -1,4 +1,5 @@
-/* bench_device_test.c - rows that benchmarks derive on a GPU, and the machine id of a GPU machine. Needs no GPU. */
+/* bench_device_test.c - the metrics break_even and crossover, which are computed from the times of eager and graph
+ * cases, and the machine id of a machine with a GPU. The times and the GPU's facts are made up, so no GPU is needed. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,9 @@
 
 /* ---- comparison with PyTorch ---------------------------------------------------------------------- */
 
-/* Checks one line of the fixture: a gradient's norm and product, or a loss including the indexers' own loss. `loss1`,
- * `loss2`, ... are losses after that many optimizer steps. */
+/* Checks one line of the fixture. `what` names a parameter: then the norm of its gradient, and the inner product of its
+ * gradient with a fixed vector (check_gradient). Or it is loss0, loss1, ...: then the model's loss and the indexers'
+ * loss after that many optimizer steps. */
 static void check_line(pb_ctx *ctx, pb_trainer *t, const char *what, double norm, double product)
 {
     if (strncmp(what, "loss", 4) != 0) {
