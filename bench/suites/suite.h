@@ -30,7 +30,7 @@ typedef struct pb_suite {
     pb_status (*conclude)(pb_ctx *ctx, pb_emitter *emitter);
 } pb_suite;
 
-#define SUITE(name, what) extern const pb_suite pb_suite_##name;
+#define SUITE(name) extern const pb_suite pb_suite_##name;
 #include "bench/suites/suites.def"
 #undef SUITE
 extern const pb_suite *const pb_suites[]; /* in the order of suites.def, terminated by NULL */

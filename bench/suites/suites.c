@@ -2,7 +2,7 @@
 #include "bench/suites/suite.h"
 
 const pb_suite *const pb_suites[] = {
-#define SUITE(name, what) &pb_suite_##name,
+#define SUITE(name) &pb_suite_##name,
 #include "bench/suites/suites.def"
 #undef SUITE
     NULL,
