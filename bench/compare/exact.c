@@ -11,6 +11,7 @@
 #include "bench/compare/exact_rule.h"
 #include "bench/compare/exact_store.h"
 #include "bench/compare/kernel_lists.h"
+#include "bench/compare/verdict_impl.h"
 
 enum { MAX_SUITES = 32, SOURCES = 3, WHY = 640 };
 
@@ -141,14 +142,9 @@ static char *new_text(pb_exact *x)
 
 static pb_status append(const matching *m, pb_verdict v)
 {
-    pb_verdicts *vs = m->vs;
-    pb_verdict *grown = realloc(vs->v, (vs->n + 1) * sizeof *grown);
-    if (!grown) return pb_fail(PB_ENOMEM, "compare: out of memory");
-    vs->v = grown;
-    vs->capacity = vs->n + 1;
     v.gate = &exact_gate;
-    if (v.counts) vs->count[v.id]++;
-    vs->v[vs->n++] = v;
+    PB_TRY(pb_verdicts_append(m->vs, v));
+    if (v.counts) m->vs->count[v.id]++;
     return PB_OK;
 }
 

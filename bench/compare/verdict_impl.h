@@ -1,4 +1,4 @@
-/* verdict_impl.h - what the files verdict*.c share. */
+/* verdict_impl.h - functions that the files verdict*.c and exact.c share. */
 #ifndef PB_VERDICT_IMPL_H
 #define PB_VERDICT_IMPL_H
 #include "bench/compare/verdict.h"
