@@ -7,7 +7,7 @@
  *            counters: with all digits)
  *   process  the number of these processes
  *   note     the reason why the session was stored
- *   commit   that of the run
+ *   commit   the commit that the run measured
  *
  * It holds the rows with status ok of the metrics that gate or that metrics.def says to keep, the ceilings of the run,
  * and its requirements and crossovers with their own notes.

@@ -51,7 +51,7 @@ pb_status pb_compare_show(pb_comparison *c, const pb_compare_opts *o, FILE *out)
 pb_status pb_compare_markdown(const pb_comparison *c, FILE *out);
 pb_status pb_compare_junit(const pb_comparison *c, FILE *out);
 
-/* ---- emitting rows --- */
+/* ---- cells and rows, shared by text, Markdown and JUnit XML --- */
 
 /* The candidate's series; the base's if the candidate lacks the row. */
 const pb_series *pb_verdict_series(const pb_verdict *v);

@@ -44,7 +44,7 @@ static pb_status open_side(const char *path, const char *machine, side *out)
     return s;
 }
 
-/* ---- showing ----------------------------------------------------------------------------------- */
+/* ---- printing a comparison --------------------------------------------------------------------- */
 
 /* Prints the tables as Markdown, then the notes as preformatted text. */
 static pb_status markdown(const pb_comparison *c, FILE *out)
@@ -85,8 +85,8 @@ pb_exit pb_compare_exit(const int n[PB_NVERDICTS], const pb_compare_opts *o)
     return e;
 }
 
-/* Reads the rows of the candidate that were measured again; nothing if none were. EINVAL: they are those of the candidate
- * itself, or of another machine or version. */
+/* Reads the results in o->confirmed, which measured rows of the candidate again. NULL: *out stays unchanged. EINVAL:
+ * the results are the candidate's own, or of another machine, host or bench_version. */
 static pb_status open_again(const side *cand, const pb_compare_opts *o, side *out)
 {
     if (!o->confirmed) return PB_OK;

@@ -27,7 +27,7 @@ pb_status pb_exact_two(pb_exact *x, const pb_series_set *base, const char *base_
 pb_status pb_exact_stored(pb_exact *x, const char *suite, const pb_series_set *sessions, const pb_series_set *cand,
                           const char *cand_path, pb_verdicts *vs);
 /* Writes the notes, complete lines: how many counters were compared and with what, each accepted rise with its reason,
- * and lines of accepted.csv that nothing needs. They belong to x. "": no side has exact counters. */
+ * and lines of accepted.csv that accept no rise any more. They belong to x. "": neither side has exact counters. */
 pb_status pb_exact_finish(pb_exact *x, const char **notes);
 /* The stored counters of the first suite that has any. NULL: none. */
 const pb_series_set *pb_exact_base(const pb_exact *x);

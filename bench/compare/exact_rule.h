@@ -14,9 +14,10 @@
  *   rule fewer, the candidate's number is smaller                 IMPROVED        yes
  *   rule listed                                                   SUSPECT         no
  *
- * A rise that accepted.csv accepts is REGRESSED here; the caller leaves it out (accepted.h). SUSPECT of a digest means
- * that as many kernels run as before, but others: only times can say whether that is worse. Where the number of kernels
- * changed as well, that row says which, and the digest has none. */
+ * A rise that accepted.csv accepts is REGRESSED here; the caller leaves it out (accepted.h). SUSPECT for a kernel
+ * digest means that the number of kernel launches is unchanged, but other kernels run: only times can say whether that
+ * is worse. If the number of launches changed too, the row of that counter lists the kernels, and the digest gets no
+ * row. */
 #ifndef PB_EXACT_RULE_H
 #define PB_EXACT_RULE_H
 #include "bench/compare/verdict.h"

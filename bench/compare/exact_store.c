@@ -10,7 +10,7 @@
 enum { MAX_SUITES = 32 };
 #define FOLDER "exact"
 
-/* ---- reading --------------------------------------------------------------------------------------- */
+/* ---- reading the stored counters of a suite -------------------------------------------------------- */
 
 /* Moves the rows that are comparable under `key` to the front, and returns their number. */
 static size_t partition(pb_table *t, const pb_exact_key *key)
@@ -60,7 +60,7 @@ void pb_exact_store_free(pb_exact_store *s)
     pb_table_free(&s->t);
 }
 
-/* ---- writing --------------------------------------------------------------------------------------- */
+/* ---- storing the counters of a run ----------------------------------------------------------------- */
 
 typedef struct storing {
     pb_table run, old;

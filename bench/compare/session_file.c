@@ -16,7 +16,7 @@
 
 /* ---- the rows of a session -------------------------------------------------------------------------- */
 
-/* v rounded to four significant digits; a count keeps all digits. */
+/* Returns v rounded to four significant digits. The value of an exact counter keeps all digits. */
 static double rounded(const char *metric, double v)
 {
     char text[32];

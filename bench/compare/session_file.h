@@ -6,10 +6,10 @@
 
 /* A session that is to be added to a file. All pointers are borrowed, also by the rows made from it. */
 typedef struct pb_new_session {
-    const pb_series_set *set; /* of the run */
+    const pb_series_set *set; /* the series of the run */
     const char *suite, *run_id, *reason;
     const pb_gates *gates;
-    const char *commit; /* that the run measured; all its rows have it */
+    const char *commit; /* the commit that the run measured; stored in every row of the session */
 } pb_new_session;
 
 /* Fails if a run cannot become a session: it is empty or mixed, has a wrong or failed case, or too few processes.

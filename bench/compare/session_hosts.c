@@ -1,4 +1,5 @@
-/* session_hosts.c - tells the hosts of sessions apart. */
+/* session_hosts.c - selects the sessions that were measured on the candidate's machine, and tells whether two hosts
+ * differ. */
 #include "bench/compare/session_hosts.h"
 
 #include "bench/machine/machine.h"

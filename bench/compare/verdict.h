@@ -7,8 +7,7 @@
  *                 where the base was ok
  *   INCOMPARABLE  the sides differ in machine, version or unit; or a value is <= 0 (if all are 0, the row is SAME)
  *   MISSING       the newest session of the base has the row, and the candidate does not
- *   NEW           only the candidate has the row; not reported if the base is a baseline, which does not store the
- * metric
+ *   NEW           only the candidate has the row. Not reported if baselines do not store the metric and the base is one
  *   INCONCLUSIVE  a side has fewer than PB_ENOUGH_PROCESSES processes, or all processes of a side were throttled
  *   SUSPECT       the rule gives REGRESSED or IMPROVED, but a too short warm-up may be the cause: without the trend of
  *                 the slower side (series.h) the change would not be significant
@@ -42,20 +41,20 @@ typedef enum pb_verdict_id {
 } pb_verdict_id;
 extern const char *const pb_verdict_names[PB_NVERDICTS];
 
-/* The noise of a group, which is all rows of one suite and metric. Variances of logarithms: w2, p2, c2, v_group and mean
- * b of stored_rule.h. 0: unknown. */
+/* The noise of a group, which is all rows of one suite and metric. Variances of logarithms: w2, p2, c2, v_group and
+ * mean b of stored_rule.h. 0: unknown. */
 typedef struct pb_stored_noise {
     double processes, placebos, shared, sessions, hosts;
 } pb_stored_noise;
 
-/* The comparison of one candidate value with the base's sessions; stored_rule.h has the formulas. Values and differences
- * are natural logarithms; a positive difference means that the candidate is worse. */
+/* The comparison of one candidate value with the base's sessions; stored_rule.h has the formulas. Values and
+ * differences are natural logarithms; a positive difference means that the candidate is worse. */
 typedef struct pb_evidence {
     int sessions; /* sessions of the base that are compared (K); 0: the sides have no values to compare */
     int hosts;    /* hosts of these sessions (H) */
     bool pool;    /* the hosts differ, also from the candidate's */
     pb_stored_noise noise;
-    double centre;                     /* of the sessions */
+    double centre;                     /* mean over the hosts of the mean of their sessions' values */
     double change;                     /* candidate - centre */
     double since_oldest;               /* candidate - oldest session */
     double spread, prior, sd, between; /* standard deviations: sqrt of v, prior2, s2 and g2 */

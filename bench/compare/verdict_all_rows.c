@@ -38,8 +38,8 @@ static const pb_session *session_of(const pb_series *s, const char *run_id)
     return NULL;
 }
 
-/* Sets *out to the session whose value is the geometric mean of the values that the rows alike to vs->v[first] have in
- * this run. False: a row has no value in it. */
+/* Sets *out to the session whose value is the geometric mean of the values that the rows with the suite and metric of
+ * vs->v[first] have in session `run`. False: one of these rows has no value in that session. */
 static bool mean_session(const pb_verdicts *vs, size_t first, size_t n, const pb_session *run, pb_session *out)
 {
     long double sum = 0;

@@ -45,7 +45,7 @@ pb_status pb_export(const char *run, const pb_export_opts *o, FILE *out, FILE *n
 
 enum { PB_EXPORT_REASONS = 4 };
 typedef struct pb_export_page {
-    const char *path;         /* of the CSV file, for messages */
+    const char *path;         /* path of the CSV file, for messages */
     const pb_row *const *row; /* [n]: the rows in the format's order (formats.def), without requirements */
     size_t n;
     const pb_series_set *set; /* all rows joined over processes, with requirements */

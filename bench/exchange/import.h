@@ -58,7 +58,7 @@ pb_status pb_import_finish(pb_import *im);
 void pb_import_write(const pb_import *im, const char *run_id, const char *machine_id, FILE *out);
 void pb_import_close(pb_import *im);
 
-/* ---- for the readers ------------------------------------------------------------------------------- */
+/* ---- functions for the readers of the tools' formats --------------------------------------------- */
 
 #define IMPORT(name, what) pb_status pb_import_##name(pb_import *im, const char *bytes, size_t n);
 #include "bench/exchange/imports.def"

@@ -38,7 +38,7 @@ static const char *side_file(const pb_pair_folder *f, pb_side side, const char *
     return out;
 }
 
-/* ---- pairs.csv ------------------------------------------------------------------------------------ */
+/* ---- reading and writing pairs.csv ----------------------------------------------------------------- */
 
 static int index_of(const char *word, const char *const *words, int n)
 {
@@ -127,7 +127,7 @@ pb_status pb_pair_folder_commit(pb_pair_folder *f, pb_pair_line *l)
     return PB_OK;
 }
 
-/* ---- create ---------------------------------------------------------------------------------------- */
+/* ---- creating the folder --------------------------------------------------------------------------- */
 
 static pb_status set_dir(pb_pair_folder *f, const char *dir)
 {
@@ -195,7 +195,7 @@ pb_status pb_pair_folder_create(const char *dir, pb_pair_folder *out)
     return pb_fail(s, "%s", why);
 }
 
-/* ---- resume ---------------------------------------------------------------------------------------- */
+/* ---- resuming: checking and truncating the files --------------------------------------------------- */
 
 /* Reads run.json of one side into f->run[side]. It may list one process more than there are pairs, from an interrupted
  * pair; that entry is dropped. */

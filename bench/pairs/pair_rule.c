@@ -72,7 +72,7 @@ static pb_status check_rows(const pb_pair_row *rows, size_t n, const pb_pair_opt
     return s;
 }
 
-/* ---- one row ----------------------------------------------------------------------------------- */
+/* ---- the tests of one row ---------------------------------------------------------------------- */
 
 static void begin(const pb_pair_row *row, judged *j, pb_pair_result *r)
 {
@@ -276,7 +276,7 @@ pb_status pb_pair_judge(const pb_pair_row *rows, size_t n, const pb_pair_opts *o
     return status;
 }
 
-/* ---- what could have been found ---------------------------------------------------------------- */
+/* ---- the detectable change of a row ------------------------------------------------------------ */
 
 int pb_pair_least(const pb_pair_opts *o)
 {

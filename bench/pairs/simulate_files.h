@@ -4,9 +4,8 @@
  *
  *   folder of pairs  One session. base/ and cand/ are run folders, whose column `process` is the number of the pair.
  *   run              One session: a run folder or results CSV of many processes of one program. Sorted by `process`,
- * the
- *                    first and second form a pair, then the third and fourth, and so on; an odd last process is
- * ignored.
+ *                    the first and second form a pair, then the third and fourth, and so on; an odd last process
+ *                    is ignored.
  *   stored pairs     A CSV of one or more sessions of pairs (stored_pairs.h). It gives the figures that its folders of
  *                    pairs would give.
  *

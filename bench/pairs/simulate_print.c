@@ -9,7 +9,7 @@
 enum { SHOWN = 10 };
 #define CONFIDENCE 0.95
 
-/* ---- rates --------------------------------------------------------------------------------------- */
+/* ---- printing the rates of false alarms and detection -------------------------------------------- */
 
 static double share(int k, int n) { return n ? 100.0 * k / n : 0; }
 
@@ -46,7 +46,7 @@ static void print_rates(const pb_sim_opts *o, const pb_simulation *sum, FILE *ou
     else fprintf(out, "detectable  no change in the median row\n");
 }
 
-/* ---- emitting rows ------------------------------------------------------------------------------- */
+/* ---- printing the table of rows ------------------------------------------------------------------ */
 
 typedef struct ranked {
     double detectable, sd;

@@ -16,7 +16,7 @@ pb_status pb_start(void (*become)(const void *self, int pipe_fd), const void *se
     sigset_t stops, before;
     sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM), sigaddset(&stops, SIGHUP);
     fflush(NULL);
-    /* Signals are blocked: otherwise the child's inherited handler could take one, which exec would then lose. */
+    /* Blocks signals until exec. A signal that the child's inherited handler took before exec would be lost. */
     sigprocmask(SIG_BLOCK, &stops, &before);
     *pid = fork();
     if (*pid == 0) {

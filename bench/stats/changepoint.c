@@ -111,7 +111,7 @@ static void add_cut(window *w, int at)
     w->cut[i] = at;
 }
 
-/* ---- the series --------------------------------------------------------------------------------- */
+/* ---- the whole series, window by window --------------------------------------------------------- */
 
 typedef struct search {
     const double *x;

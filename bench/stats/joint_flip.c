@@ -16,7 +16,7 @@ static const double rounding = 1e-10; /* statistics that differ by less count as
 /* Rows are in the order of their observed statistics, the largest first. */
 typedef struct family {
     size_t m;
-    int pairs;            /* of the row with the most */
+    int pairs;            /* pairs of the row that has the most pairs */
     size_t *row;          /* [m] index of the caller's row */
     double *seen;         /* [m] observed statistic */
     double *u;            /* [m] statistic for the current choice of signs */

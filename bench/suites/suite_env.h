@@ -15,7 +15,7 @@ typedef struct pb_measure_asked {
 typedef struct pb_suite_env {
     pb_emitter *emitter;
     pb_measure_asked asked;
-    pb_heartbeat *heartbeat;    /* to the parent; NULL: none */
+    pb_heartbeat *heartbeat;    /* writes heartbeats to the parent process; NULL: none are sent */
     pb_time_slices *time_slice; /* shared with another process; NULL: none */
     pb_slowdown *slowdown;      /* delay to inject into every timed call; NULL: none */
 } pb_suite_env;

@@ -27,7 +27,7 @@ double pb_train_case_weights(const pb_case *c);
 double pb_train_case_seconds(const pb_case *c);
 /* Rough seconds of a whole case on a GPU: weights drawn on the host, a gradient check, samples. */
 double pb_train_case_device_seconds(const pb_case *c);
-/* Rough seconds of one step of it. */
+/* Rough seconds of one training step of the case on a GPU. */
 double pb_train_case_device_step(const pb_case *c);
 
 /* Checks the gradients and sets *error to a relative error. It runs forward, loss and backward without clipping. Then:
