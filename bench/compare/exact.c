@@ -89,12 +89,12 @@ typedef struct source {
 typedef struct matching {
     pb_exact *x;
     const pb_series_set *cand;
-    pb_exact_key key;     /* of the candidate */
+    pb_exact_key key;     /* exact key of the candidate's run */
     source from[SOURCES]; /* in the order in which they are searched; .set NULL: none */
     pb_verdicts *vs;
 } matching;
 
-/* True if the series has a value; that of a throttled process is as exact as any. */
+/* True if the series has a value. Throttled processes count too, because throttling does not change a counter. */
 static bool counted(const pb_series *s)
 {
     return s && (pb_series_ok(s) || pb_series_throttled(s)) && isfinite(s->median);

@@ -9,7 +9,8 @@
  *     pb_exact_close(x);
  *
  * Call them after the verdicts of all other rows were decided: the rows count in pb_verdicts.count, but belong to no
- * family of tests. Rows of exact counters that *vs has already are replaced, unless they are FAILED or the like. */
+ * family of tests. Rows of exact counters that *vs has already are removed first, except those that affect the exit
+ * code, such as FAILED. */
 #ifndef PB_EXACT_H
 #define PB_EXACT_H
 #include "bench/compare/verdict.h"

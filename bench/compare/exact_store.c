@@ -80,7 +80,7 @@ static int file_order(const void *a, const void *b)
     return by_key ? by_key : pb_series_order(x->key, x->metric, y->key, y->metric);
 }
 
-/* The row of the new file that holds the same counter. NULL: none. */
+/* Returns the row of the new file with the exact key, key and metric of `r`. NULL: the file has no such row. */
 static pb_row *row_like(storing *s, const pb_row *r)
 {
     for (size_t i = 0; i < s->n; i++)

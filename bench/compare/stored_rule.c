@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-static const double slack = 1e-9; /* so that a change of exactly the limit is within it, despite rounding */
+static const double slack = 1e-9; /* tolerance for rounding: a change equal to the limit counts as within it */
 
 double pb_stored_w2(const pb_stored_processes *p, int n)
 {

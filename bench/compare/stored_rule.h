@@ -91,7 +91,7 @@ typedef struct pb_stored_row {
     const int *host;   /* [k]: the host of each session, a number >= 0; NULL: all are from one host */
     int k;             /* number of sessions, >= 1 */
     double y;          /* the candidate's value */
-    bool another_host; /* the candidate's host has measured none of the sessions: the base is a pool */
+    bool another_host; /* no session was measured on the candidate's host, so the base is a pool */
 } pb_stored_row;
 
 /* w2: the mean over n sides of rows; sides with fewer than PB_ENOUGH_PROCESSES processes are left out. 0: none is left.

@@ -1,5 +1,5 @@
-/* verdict.c - merges two sorted sets of series into rows, and finds the rows that have no values to compare.
- * verdict_decide.c gives the others their verdicts. */
+/* verdict.c - merges two sorted sets of series into rows, and gives a verdict to rows without values to compare.
+ * verdict_decide.c gives all other rows their verdicts. */
 #include "bench/compare/verdict.h"
 
 #include <math.h>

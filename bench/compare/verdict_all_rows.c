@@ -116,7 +116,7 @@ static pb_status append_one(pb_verdicts *vs, size_t first, size_t n)
     return pb_verdicts_append(vs, v);
 }
 
-/* True if an earlier row has made the row `all rows` of this suite and metric, or no later row would be in it. */
+/* True if the row `all rows` of the suite and metric of row i exists already, or if it would average row i alone. */
 static bool made_or_alone(const pb_verdicts *vs, size_t i, size_t n)
 {
     for (size_t k = n; k < vs->n; k++)

@@ -71,7 +71,8 @@ static void read_row(const pb_verdicts *vs, samples *s, size_t i, size_t *used)
     s->processes[2 * i + 1] = processes_of(v->cand);
 }
 
-/* Appends the rows of the group of v[first] to s->at: those that were measured, or `all rows`. */
+/* Appends the indices of rows of v[first]'s group to s->at. all_rows: only its row `all rows`; else only its measured
+ * rows. */
 static void add_group(const pb_verdicts *vs, size_t first, bool all_rows, bool *taken, samples *s)
 {
     for (size_t i = first; i < vs->n; i++) {

@@ -1,4 +1,4 @@
-/* pair_rows.c - turns the results and samples of both sides into the rows of pair_rule.h. */
+/* pair_rows.c - makes rows for pair_rule.h, one per key and metric, from the results and samples of both sides. */
 #define _GNU_SOURCE
 #include "bench/pairs/pair_rows.h"
 

@@ -16,7 +16,8 @@ static double share(int k, int n) { return n ? 100.0 * k / n : 0; }
 /* Lower confidence bound of the rate k/n: 1 minus the upper bound of (n-k)/n. */
 static double at_least(int k, int n) { return 1 - pb_rate_bound(n - k, n, CONFIDENCE); }
 
-/* `of` is appended to the confidence: it says what the bound covers. */
+/* Prints the counts of one kind of A/A comparisons, with the upper bound of their false alarm rate. `of`: text after
+ * the confidence that says what the bound covers. */
 static void print_count(const char *name, const char *of, const pb_sim_count *c, int first_look, FILE *out)
 {
     if (!c->comparisons) {

@@ -1,4 +1,4 @@
-/* exits.h - the exit codes of `bench`, and how a failure becomes one. */
+/* exits.h - the exit codes of `bench`, and functions that print a failure and return its exit code. */
 #ifndef PB_EXITS_H
 #define PB_EXITS_H
 #include "os/status.h"

@@ -16,7 +16,8 @@ pb_status pb_start(void (*become)(const void *self, int pipe_fd), const void *se
     sigset_t stops, before;
     sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM), sigaddset(&stops, SIGHUP);
     fflush(NULL);
-    /* Blocks signals until exec. A signal that the child's inherited handler took before exec would be lost. */
+    /* Blocks signals until the child has default handlers: a signal caught by an inherited handler would be lost at
+     * exec. */
     sigprocmask(SIG_BLOCK, &stops, &before);
     *pid = fork();
     if (*pid == 0) {

@@ -22,8 +22,8 @@
  *   t test     Each change point is tested again with all values up to its neighbours, by Student's two-sided t test
  *              with pooled variance. As long as a p is above alpha, the point with the largest p is removed, and its
  *              neighbours are tested again.
- *   magnitude  Then the same for the change: the point with the smallest max(|after/before - 1|, |before/after - 1|) is
- *              removed while that is below min_change.
+ *   magnitude  Then small changes are removed: the point with the smallest max(|after/before - 1|, |before/after - 1|)
+ *              is removed, as long as that is below min_change.
  *
  * Hunter uses the t test in place of the permutation test. Here both must reject: the t test takes no account of the
  * choice of the largest Q, so on noise alone it rejects far too often. With both, a window without any change has a

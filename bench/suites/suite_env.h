@@ -11,7 +11,7 @@ typedef struct pb_measure_asked {
     double min_time; /* seconds; -1: not given */
 } pb_measure_asked;
 
-/* The measuring process (bench/run/worker.c) owns everything that it points to. */
+/* The measuring process (bench/run/worker.c) owns everything that this struct points to. */
 typedef struct pb_suite_env {
     pb_emitter *emitter;
     pb_measure_asked asked;

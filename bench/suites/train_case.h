@@ -21,7 +21,7 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out);
 pb_status pb_train_case_check(const pb_case *c);
 /* True if axis mode is graph. */
 bool pb_train_case_graph(const pb_case *c);
-/* Weights of the matrices and the head; 0 for an invalid case. */
+/* The number of weights in the matrices and the output head; 0 for an invalid case. */
 double pb_train_case_weights(const pb_case *c);
 /* Rough seconds of one forward pass on two CPU cores. Estimates of other phases are multiples of it. */
 double pb_train_case_seconds(const pb_case *c);
