@@ -166,7 +166,7 @@ static void keep(const pb_options *o, const char *dir)
 {
     char said[2 * PB_PATH_TEXT] = "";
     if (o->no_keep || !comparable(o)) return;
-    fflush(stdout); /* as in compare_run() */
+    fflush(stdout); /* a later message on stderr must not overtake this output */
     if (keep_run(o, dir, said, sizeof said) != PB_OK)
         fprintf(stderr, "bench: warning: the run is not kept as a session: %s\n", pb_error());
     else if (*said && !o->quiet) printf("kept as a session: %s\n", said);

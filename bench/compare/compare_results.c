@@ -166,7 +166,7 @@ pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_op
 /* A run and the baselines of its suites. All files are read and compared before the first line is printed. */
 typedef struct against {
     side run, again, base[MAX_SUITES]; /* stay open until the output is printed, as the verdicts point into them */
-    const pb_series_set *sessions[MAX_SUITES]; /* of each suite of the run; NULL: none are stored */
+    const pb_series_set *sessions[MAX_SUITES]; /* stored sessions of each suite of the run; NULL: none */
     int nbase, nmissing;
     bool lacking;                           /* a suite has no baseline, although it may have kept sessions */
     char missing[MAX_SUITES][PB_PATH_TEXT]; /* paths of baselines that do not exist, of suites without any session */

@@ -70,7 +70,8 @@ typedef struct pb_verdict {
     const pb_series *base, *cand; /* NULL: this side lacks the row */
     const pb_gate *gate;          /* never NULL */
     pb_verdict_id id;
-    double ratio, worse; /* candidate/base; the same or its inverse, so that > 1 is worse. NaN: a side has no value */
+    double ratio, worse; /* ratio: candidate/base; worse: ratio, or 1/ratio if higher is better. NaN: a side has no
+                            value */
     bool counts;         /* the row affects the exit code: it gates, or is FAILED or INCOMPARABLE */
     bool machine;        /* the row is a ceiling that a gate names and that does not gate */
     bool all_rows;       /* the row `all rows`: the geometric mean of the gating rows of a suite and metric */
@@ -89,7 +90,7 @@ typedef struct pb_verdicts {
     int figures; /* number of rows that count and have evidence */
     int sessions_least, sessions_most;     /* over the rows of `figures`: least and most sessions of the base */
     double detects_least, detects_most;    /* over the rows of `figures`: least and greatest pb_evidence.detects */
-    const pb_series_set *cand, *confirmed; /* of the last pb_judge() */
+    const pb_series_set *cand, *confirmed; /* arguments of the last pb_judge() call */
     struct pb_all_rows *all_rows;          /* owns the series of the rows `all rows` */
 } pb_verdicts;
 
@@ -113,8 +114,8 @@ pb_status pb_verdicts_decide(pb_verdicts *v);
 void pb_verdicts_free(pb_verdicts *v);
 /* Sorts the rows: those that count first, then by severity. */
 void pb_verdicts_sort(pb_verdicts *v);
-/* True for a row that must be measured again to confirm a regression: it is unconfirmed, or it gates and the row `all
- * rows` of its suite and metric is. */
+/* True for a row that must be measured again to confirm a regression: its own verdict is unconfirmed, or it gates and
+ * the row `all rows` of its suite and metric is unconfirmed. */
 bool pb_verdict_needs_confirmation(const pb_verdicts *vs, const pb_verdict *v);
 
 /* The reason why the candidate is wrong although its rows have status ok: it is refuted (series.h), or a process of it

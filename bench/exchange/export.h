@@ -49,7 +49,7 @@ typedef struct pb_export_page {
     const pb_row *const *row; /* [n]: the rows in the format's order (formats.def), without requirements */
     size_t n;
     const pb_series_set *set; /* all rows joined over processes, with requirements */
-    const char *better;       /* as in pb_export_opts */
+    const char *better;       /* the direction to export; see pb_export_opts */
     FILE *out;
     size_t written; /* number of values written */
     struct {

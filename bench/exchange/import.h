@@ -30,7 +30,7 @@ typedef struct pb_import_row {
 } pb_import_row;
 
 typedef struct pb_import {
-    const char *tool; /* as on the command line: "nccl-tests" */
+    const char *tool; /* the tool's name on the command line, such as "nccl-tests" */
     pb_strings *text; /* owns the text of the rows */
     pb_import_row *row;
     size_t n, capacity;

@@ -100,7 +100,7 @@ static pb_status add_series(reading *r, const pb_table *t, const pb_series *s, c
 }
 
 /* True if the file holds sessions: it is of a run folder, or a baseline of the machine that its folder names. Other
- * files of the baselines hold rows of runs that documents show, or the exact counters of all machines. */
+ * files in the folder of the baselines hold no sessions, but runs that documents show, or exact counters. */
 static bool has_sessions(const reading *r, const pb_table *t)
 {
     if (!r->folder || !t->n) return true;

@@ -44,8 +44,8 @@ enum { PB_HISTORY_TIME = 40 };
 bool pb_history_time(const char *run_id, char out[PB_HISTORY_TIME]);
 /* The larger p-value of both tests. */
 static inline double pb_history_p(const pb_change_point *c) { return c->p_shuffle > c->p_t ? c->p_shuffle : c->p_t; }
-/* Writes the commits that may have brought a change, as git log takes them: "1234..5678" from the commit of the session
- * before to that of the first one after; "1234" if both are equal; "unknown" if one of them is not known. */
+/* Writes the range of commits that may have caused a change, for git log: "1234..5678", the commits of the last session
+ * before the change and of the first session after it; "1234" if both are equal; "unknown" if a commit is not known. */
 enum { PB_HISTORY_COMMITS = 160 };
 void pb_history_commits(const pb_history_row *r, const pb_change_point *c, char out[PB_HISTORY_COMMITS]);
 #endif

@@ -37,8 +37,8 @@ typedef struct pb_host {
 /* Splits the text of the column. NULL, and text that has none of the forms above, are an unverified host without name
  * and hash. */
 pb_host pb_host_parse(const char *text);
-/* True if both rows were measured on one machine: both hosts are verified, and their names are equal, or, if one of
- * them has no name, their hashes. */
+/* True if both rows were measured on one machine: both hosts are verified, and they have equal names or, if a host has
+ * no name, equal hashes. */
 bool pb_host_same(const char *a, const char *b);
 
 /* Sets *name to the name that the user gave: `option` (--machine), else PB_MACHINE, else NULL. EINVAL: it is not a
@@ -48,7 +48,7 @@ pb_status pb_host_name(const char *option, const char **name);
  * except in tests. */
 void pb_host_text(const char *root, const char *name, char out[PB_HOST_TEXT]);
 
-/* Names the machine in all rows of unverified hosts. EINVAL: `name` is not a NAME, or a row has another name. ENOMEM.
- * */
+/* Gives the name `name` to the host of each row whose host is unverified. EINVAL: `name` is not a NAME, or a row has
+ * another name. ENOMEM. */
 pb_status pb_host_name_rows(pb_table *t, const char *name);
 #endif

@@ -123,8 +123,8 @@ static double same_p(const judged *j, const pb_sample *sample, double delta, con
     return fmax(p, fmax(above, pb_sign_flip(j->d[BETTER], sample->n, -delta)));
 }
 
-/* Computes the figures of one row at one look. The tests of gating rows, which need all of them, are left to
- * test_family(). */
+/* Computes the figures of one row at one look. Leaves the test of a gating row to test_family(), because it needs all
+ * gating rows. */
 static void test(judged *j, pb_pair_result *r, int pairs, int look, const judging *s)
 {
     const pb_sample sample = pb_sample_of(j->d[WORSE], pairs);

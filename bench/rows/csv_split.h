@@ -9,8 +9,8 @@ typedef struct pb_csv_split_to {
     void (*on_field)(void *bytes, size_t n, void *self); /* bytes: NUL-terminated, or NULL if empty */
     void (*on_line)(int terminator, void *self);         /* not called for blank lines */
     void *self;
-    const char *path;        /* for messages */
-    const size_t *line;      /* for messages: the current line, which on_line counts */
+    const char *path;        /* name of the file, for error messages */
+    const size_t *line;      /* number of the current line, for error messages; on_line counts it */
     const pb_status *status; /* reading stops when it is not PB_OK */
 } pb_csv_split_to;
 

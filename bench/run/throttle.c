@@ -120,7 +120,8 @@ static pb_status is_done(const pb_process *l, pb_exit code, bool stopped, bool *
     return PB_OK;
 }
 
-/* True if another process can be measured after this one and the ones that follow it, each as long as this one. */
+/* True if the budget leaves time for one process more than are planned after this one, if each takes as long as this
+ * one. */
 static bool time_for_another(const pb_process *l, double seconds)
 {
     const double left = (double)(l->processes - l->number) * seconds;

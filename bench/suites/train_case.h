@@ -23,7 +23,7 @@ pb_status pb_train_case_check(const pb_case *c);
 bool pb_train_case_graph(const pb_case *c);
 /* The number of weights in the matrices and the output head; 0 for an invalid case. */
 double pb_train_case_weights(const pb_case *c);
-/* Rough seconds of one forward pass on two CPU cores. Estimates of other phases are multiples of it. */
+/* Rough seconds of one forward pass on two CPU cores. The estimates of other phases are multiples of this figure. */
 double pb_train_case_seconds(const pb_case *c);
 /* Rough seconds of a whole case on a GPU: weights drawn on the host, a gradient check, samples. */
 double pb_train_case_device_seconds(const pb_case *c);
