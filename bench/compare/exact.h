@@ -19,8 +19,8 @@ typedef struct pb_exact pb_exact;
 
 /* Reads accepted.csv in the folder of the baselines (NULL: "baselines"). EINVAL, EIO, ENOMEM: as pb_accepted_read(). */
 pb_status pb_exact_open(const char *baselines, pb_exact **out);
-/* Compares two results. The paths are those of run folders or CSV files, and lead to the runs' exact keys. The sets
- * must outlive the printing. ENOMEM. */
+/* Compares two results. The paths name run folders or CSV files; the runs' exact keys are read from the run.json there.
+ * The sets must outlive the printing. ENOMEM. */
 pb_status pb_exact_two(pb_exact *x, const pb_series_set *base, const char *base_path, const pb_series_set *cand,
                        const char *cand_path, pb_verdicts *vs);
 /* Compares one suite of a run with baselines/exact/<suite>.csv and, for counters that this file lacks, with the newest

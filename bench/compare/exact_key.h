@@ -19,7 +19,7 @@
 enum { PB_EXACT_KEYS = PB_EXACT_ON_THREADS + 1, PB_EXACT_KEY_TEXT = 160 };
 
 typedef struct pb_exact_key {
-    char text[PB_EXACT_KEYS][PB_EXACT_KEY_TEXT]; /* by pb_exact_depends; "": unknown */
+    char text[PB_EXACT_KEYS][PB_EXACT_KEY_TEXT]; /* indexed by pb_exact_depends; "": unknown */
 } pb_exact_key;
 
 /* The exact keys of a run, from the fingerprint in run.json (fingerprint.h). `results` is the run folder or its

@@ -24,8 +24,8 @@
 #define PB_EXACT_RULE_H
 #include "bench/compare/verdict.h"
 
-/* The number of a series: of the newest session of a stored baseline, else of all processes. varies: the processes
- * differ. */
+/* The number that a series contributes: the value in the newest session of a stored baseline, else the median over the
+ * processes. varies: the processes differ, so there is no exact number. */
 typedef struct pb_exact_number {
     double value;
     bool varies;

@@ -68,7 +68,7 @@ typedef struct storing {
     pb_exact_key key;
     char run_id[PB_KEY_TEXT];
     const char *reason;
-    pb_row *rows; /* [n] of the new file */
+    pb_row *rows; /* [n]: the rows of the new file */
     size_t n;
     int added, changed;
 } storing;

@@ -1,4 +1,4 @@
-/* kept_sessions.h - the sessions that bench keeps for its user without being asked: every complete run becomes one.
+/* kept_sessions.h - kept sessions: bench stores every complete run by itself as a session in the user's state folder.
  *
  * They are in <state>/<machine_id>/<host>/<suite>.csv, in the format of a stored baseline (baseline.h). <state> is
  * $PB_STATE, else $XDG_STATE_HOME/plumb, else ~/.local/state/plumb; with PB_STATE set to "" nothing is kept and nothing

@@ -15,7 +15,7 @@ bool pb_sessions_foreign(const pb_series *base, const char *host)
 int pb_sessions_used(const pb_series *base, const char *host, bool foreign, const pb_session **out)
 {
     const bool all = foreign || !pb_stored(base->run_id);
-    const char *last = NULL; /* the host of the previous session, whose text was compared */
+    const char *last = NULL; /* host of the previous session; an equal pointer needs no new comparison */
     bool same = false;
     int n = 0;
     for (int i = 0; i < base->sessions; i++) {

@@ -109,7 +109,8 @@ void pb_stored_weigh(const pb_stored_row *row, const pb_stored_noise *noise, int
 double pb_stored_bound(const pb_evidence *e, double t);
 /* True if there are enough sessions, and in a pool hosts, for REGRESSED and IMPROVED. */
 bool pb_stored_enough(const pb_evidence *e);
-/* True if the row is beyond its bound: by e->p_adjusted at PB_STORED_ALPHA, or by p at another level. */
+/* True if a change is beyond its bound: p <= alpha and |change| >= ln 1.02. The verdict REGRESSED uses p =
+ * e->p_adjusted and alpha = PB_STORED_ALPHA. */
 bool pb_stored_beyond(double change, double p, double alpha);
 /* The verdict by the table above. e->p_adjusted, e->again and e->p_again must be set; p_again is adjusted over the rows
  * that were measured again. limit: the gate's stored_limit. */

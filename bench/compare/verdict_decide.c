@@ -20,7 +20,7 @@ typedef struct samples {
     const pb_session **session; /* the sessions of all rows, with their values and hosts in x and host */
     double *x;
     int *host;
-    pb_stored_processes *processes; /* [2n]: of base and candidate, or of the confirmation */
+    pb_stored_processes *processes; /* [2n]: row i has 2i for the base, 2i + 1 for candidate or confirmation */
 } samples;
 
 static void free_samples(samples *s)

@@ -9,7 +9,7 @@
 
 typedef struct ratio {
     const char *metric, *suite, *of;
-    const char *axis, *value, *other;                  /* NULL: find_other is used */
+    const char *axis, *value, *other;                  /* the differing axis, its two values; NULL: see find_other */
     bool (*find_other)(const pb_case *, pb_case *out); /* false: the case is not the first of a ratio */
 } ratio;
 

@@ -136,7 +136,7 @@ pb_status pb_history_otava(const pb_history_rows *h, FILE *out, FILE *notes)
     return s;
 }
 
-/* A JSON string is also a quoted string of YAML. */
+/* Writes text as a quoted YAML string. A JSON string has that form. */
 static pb_status put_quoted(FILE *out, const char *text)
 {
     json_t *word = json_string(text);

@@ -21,7 +21,7 @@
 
 /* The readings of the parent of a measuring process at one time. */
 typedef struct pb_cpu_use {
-    double seconds;     /* a monotonic clock */
+    double seconds;     /* time by a monotonic clock */
     double own_total_s; /* CPU seconds of this process and of its children that have ended */
     pb_host_state host;
 } pb_cpu_use;

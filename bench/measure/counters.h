@@ -1,4 +1,5 @@
-/* counters.h - emits the exact counters of a case (EXACT in metrics.def). */
+/* counters.h - emits the exact counters of a case (EXACT in metrics.def), such as kernel launches, host syncs and the
+ * kernel digest. */
 #ifndef PB_COUNTERS_H
 #define PB_COUNTERS_H
 #include "bench/measure/emit.h"

@@ -52,7 +52,7 @@ static bool parse(const char *text, pb_pair_line *l)
     char order[16], status[16], end = 0;
     unsigned long long seed;
     const int n = sscanf(
-        text, /* field widths keep the numbers within their types */
+        text, /* the field widths keep the numbers within their types */
         "%9d,%9d,%15[a-z-],%19llu,%9ld,%9ld,%30lf,%30lf,%9d,%9d,%15[a-z],%18lld,%18lld,%18lld,%18lld%c", &l->pair,
         &l->attempt, order, &seed, &l->padding[0], &l->padding[1], &l->seconds[0], &l->seconds[1], &l->code[0],
         &l->code[1], status, &l->kept[0].results, &l->kept[0].samples, &l->kept[1].results, &l->kept[1].samples, &end);

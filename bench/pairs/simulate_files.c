@@ -154,7 +154,8 @@ static pb_status read_pairs(const char *base, const char *cand, pb_sim_recorded 
     return s;
 }
 
-/* Adds the rows [from, to) of one stored session. Only ratios are stored, so the base counts as 0. */
+/* Adds the rows [from, to) of one stored session. Only ln(candidate/base) is stored, so the base's logarithm is set to
+ * 0. */
 static pb_status add_stored_session(const pb_stored_pairs *s, size_t from, size_t to, pb_sim_recorded *r, figures *all)
 {
     int pairs = 0;

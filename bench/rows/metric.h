@@ -34,7 +34,7 @@ typedef struct pb_exact_counter {
     bool listed; /* a digest of a list; false: a larger number is worse */
     pb_exact_depends depends;
 } pb_exact_counter;
-/* NULL: the metric is not an exact counter. */
+/* Returns the entry of an exact counter. NULL: the metric is not an exact counter. */
 const pb_exact_counter *pb_exact_find(const char *metric);
 
 /* The fraction of the base's value by which a counter may differ before a comparison reports it. -1: the metric is not

@@ -61,7 +61,7 @@ pb_status pb_change_points(const double *x, int n, const pb_change_rule *rule, p
  * half of all values comes before the upper half, or after it, Q is largest; all other splits are less rare. */
 int pb_change_fewest(double alpha);
 
-/* The candidate of x[a..b): the t of the largest Q, and that Q in *q. Of equal Q, the smallest t counts. work: room for
- * (b - a + 1)^2 doubles. Returns -1 for fewer than 2 PB_CHANGE_SIDE values. */
+/* Returns the candidate of x[a..b), the t with the largest Q, and sets *q to that Q. Among equal Q the smallest t is
+ * chosen. work: room for (b - a + 1)^2 doubles. Returns -1 for fewer than 2 PB_CHANGE_SIDE values. */
 int pb_change_candidate(const double *x, int a, int b, double *work, double *q);
 #endif

@@ -25,7 +25,7 @@ bool pb_train_case_graph(const pb_case *c);
 double pb_train_case_weights(const pb_case *c);
 /* Rough seconds of one forward pass on two CPU cores. The estimates of other phases are multiples of this figure. */
 double pb_train_case_seconds(const pb_case *c);
-/* Rough seconds of a whole case on a GPU: weights drawn on the host, a gradient check, samples. */
+/* Rough seconds of a whole case on a GPU: drawing the weights on the host, the gradient check and the samples. */
 double pb_train_case_device_seconds(const pb_case *c);
 /* Rough seconds of one training step of the case on a GPU. */
 double pb_train_case_device_step(const pb_case *c);
