@@ -1,9 +1,9 @@
-/* kept_sessions.h - kept sessions: bench stores every complete run by itself as a session in the user's state folder.
+/* kept_sessions.h - kept sessions: `bench run` stores complete runs by itself as sessions in the user's state folder.
  *
- * They are in <state>/<machine_id>/<host>/<suite>.csv, in the format of a stored baseline (baseline.h). <state> is
- * $PB_STATE, else $XDG_STATE_HOME/plumb, else ~/.local/state/plumb; with PB_STATE set to "" nothing is kept and nothing
- * is read. <host> is the name of the machine if it has one, else the hash, else (of an unverified host)
- * "unverified-HASH".
+ * The files are <state>/<machine_id>/<host>/<suite>.csv, in the format of a stored baseline (baseline.h). A run is not
+ * kept with --no-keep, with too few processes, or if an option changed how it measures. <state> is $PB_STATE, else
+ * $XDG_STATE_HOME/plumb, else ~/.local/state/plumb; with PB_STATE set to "" nothing is kept and nothing is read. <host>
+ * is the name of the machine if it has one, else the hash, else (of an unverified host) "unverified-HASH".
  *
  * A file holds at most PB_BASELINE_SESSIONS values of each row (key and metric), the newest ones. It is limited by row,
  * so that many runs of one case do not push out the sessions of the others.

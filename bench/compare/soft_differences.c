@@ -76,7 +76,7 @@ void pb_soft_differences(const char *base, const char *cand, FILE *out)
 bool pb_run_locked_clocks(const char *run)
 {
     json_t *f = pb_run_fingerprint(run);
-    /* The value is a string that names the clock to which the GPU was locked; absent if it was not locked. */
+    /* The value is a string that names the clock to which the GPU was locked; null or absent if it was not locked. */
     const bool locked = json_is_string(json_object_get(json_object_get(f, "soft"), "gpu_clocks_locked"));
     json_decref(f);
     return locked;

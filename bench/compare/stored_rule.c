@@ -1,4 +1,5 @@
-/* stored_rule.c - implements the rule whose table is in stored_rule.h. */
+/* stored_rule.c - implements the rule of stored_rule.h: noise, evidence and verdict of a row compared with stored
+ * sessions. */
 #include "bench/compare/stored_rule.h"
 #include "bench/stats/stats.h"
 
