@@ -139,7 +139,7 @@ static pb_exit compare_run(const pb_options *o, const char *dir)
     return explained(pb_compare_baseline(dir, &opts, stdout));
 }
 
-/* True if the run was measured as others of its keys are: these options change values, but not keys. */
+/* True if the run may become a session: enough processes, and no option that changes values but not keys. */
 static bool comparable(const pb_options *o)
 {
     return o->processes >= PB_ENOUGH_PROCESSES && o->threads < 0 && o->warmup < 0 && o->samples < 0 && o->min_time < 0;
@@ -166,7 +166,7 @@ static void keep(const pb_options *o, const char *dir)
 {
     char said[2 * PB_PATH_TEXT] = "";
     if (o->no_keep || !comparable(o)) return;
-    fflush(stdout); /* as in compare_run() */
+    fflush(stdout); /* a later message on stderr must not overtake this output */
     if (keep_run(o, dir, said, sizeof said) != PB_OK)
         fprintf(stderr, "bench: warning: the run is not kept as a session: %s\n", pb_error());
     else if (*said && !o->quiet) printf("kept as a session: %s\n", said);

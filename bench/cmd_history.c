@@ -1,4 +1,5 @@
-/* cmd_history.c - `bench history`: passes the options to bench/history. */
+/* cmd_history.c - `bench history`: passes the command-line options to pb_history(), and chooses ASCII or UTF-8
+ * sparklines. */
 #define _GNU_SOURCE
 #include <langinfo.h>
 #include <locale.h>

@@ -27,8 +27,8 @@ static void metrics(void)
         printf("%-18s %-7s %-7s %s\n", m->name, m->unit, m->better, m->what);
 }
 
-/* Prints a line for each requirement and, indented below it, a line for each of its cases: the case and what it must
- * fulfil. */
+/* Prints a line for each requirement with its limit and, indented below it, a line for each case that it judges: the
+ * metric, the key, and the case in words. */
 static void requirements(void)
 {
     for (const pb_requirement *r = pb_requirements; r->id; r++) {

@@ -16,8 +16,7 @@
 #include "os/interrupt.h"
 
 enum { NUMBER = 40 };
-/* A time slice on a CPU, in seconds. Calls that take longer are measured call by call: one call of each side in turn.
- * */
+/* Seconds of a time slice on a CPU. Calls that take longer are measured call by call: one call of each side in turn. */
 static const double default_time_slice = 0.002;
 /* The minimum effect of kernel_time between two builds (pb_pair_plan.kernel_effect). */
 static const double layout_effect = 0.02;

@@ -12,8 +12,8 @@ static pb_exit (*const functions[PB_NCOMMANDS])(const pb_options *o) = {
 #undef COMMAND
 };
 
-/* Without a subcommand, options belong to `run`: `bench --suite X` is `bench run --suite X`. `bench --help` is `bench
- * help`. */
+/* Finds the subcommand and the index of its first option. Without a subcommand, options belong to `run`: `bench --suite
+ * X` is `bench run --suite X`. `bench --help` is `bench help`. */
 static pb_status split(int argc, char **argv, int *command, int *first)
 {
     *first = 1;

@@ -47,7 +47,7 @@ static double count_of(reader *r, int field)
     return v;
 }
 
-/* True for a day such as 2027-03-31. Days of this form are ordered as text. */
+/* True for a date of the form 2027-03-31. Comparing such dates as text compares them in time. */
 static bool is_day(const char *s)
 {
     static const char form[] = "0000-00-00";

@@ -8,8 +8,9 @@
  *   reason   not empty; comparisons show it
  *   until    the last day on which the line applies, such as 2027-03-31; empty: no such day
  *
- * A line is added in the commit that raises the counter. It does its work in comparisons with older programs and with
- * values that are stored until then; afterwards a comparison says that it is no longer needed. */
+ * A line is added in the commit that raises the counter. It applies when that program is compared with an older program
+ * or with older stored values. Once the stored values are updated, comparisons report that the line is no longer
+ * needed. */
 #ifndef PB_ACCEPTED_H
 #define PB_ACCEPTED_H
 #include "bench/rows/rows.h"
@@ -21,7 +22,7 @@ typedef struct pb_accepted {
     double from, to;
     int line;                 /* number of the line in the file */
     bool expired;             /* `until` has passed */
-    bool compared, justified; /* set by the caller: a case that matches was compared; and had this rise */
+    bool compared, justified; /* set by pb_accepted_find(): the line matched a case; the case had this rise */
 } pb_accepted;
 
 typedef struct pb_accepted_list {

@@ -17,7 +17,7 @@ enum { MAX_SUITES = 32, VERDICTS = 256 };
 
 static const char *folder_of(const pb_baseline_opts *o) { return pb_baseline_folder(o->baselines); }
 
-/* ---- names ------------------------------------------------------------------------------------- */
+/* ---- paths and suites of baselines ---------------------------------------------------------------- */
 
 static bool name_ok(const char *s)
 {
@@ -93,7 +93,7 @@ typedef struct storing {
     bool update;
     pb_table run;
     pb_series_set set;
-    char run_id[PB_KEY_TEXT]; /* of the new session, with the prefix "baseline:" */
+    char run_id[PB_KEY_TEXT]; /* run_id of the new session, with the prefix "baseline:" */
     pb_gates gates;
     target target[MAX_SUITES];
     int n;           /* number of targets */
@@ -170,7 +170,7 @@ static pb_status read_stored(const storing *s, target *t)
     return pb_series_make(&t->old, &t->set);
 }
 
-/* ---- the new file --------------------------------------------------------------------------------- */
+/* ---- making and writing the new files ------------------------------------------------------------- */
 
 /* Counts the sessions of sorted rows in *sessions. Returns the index at which the last `keep` sessions begin. */
 static size_t kept_from(const pb_row *rows, size_t n, int keep, int *sessions)
@@ -213,7 +213,8 @@ static pb_status prepare(storing *s, target *t)
     return make_rows(s, t);
 }
 
-/* Reads the gates. Where no baseline is stored yet, there may be no gates.csv either. */
+/* Reads the gates. A missing gates.csv is no error unless the user named it: before the first baseline it may not
+ * exist. */
 static pb_status read_gates(storing *s)
 {
     const pb_status st = pb_baseline_gates(s->o->baselines, s->o->gates, &s->gates);

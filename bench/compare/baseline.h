@@ -7,7 +7,7 @@
  *            counters: with all digits)
  *   process  the number of these processes
  *   note     the reason why the session was stored
- *   commit   that of the run
+ *   commit   the commit that the run measured
  *
  * It holds the rows with status ok of the metrics that gate or that metrics.def says to keep, the ceilings of the run,
  * and its requirements and crossovers with their own notes.
@@ -74,7 +74,8 @@ pb_status pb_baseline_path(const char *baselines, const char *machine_id, const 
 /* Lists the suites of a run that get a baseline file: all except `requirement` and `crossover`, and `ceiling` only if
  * the run has no other suite. Returns their number, at most max. */
 int pb_baseline_suites(const pb_series_set *set, char (*suites)[PB_AXIS_TEXT], int max);
-/* True for rows that are derived from those of a suite (requirements, crossovers); they are stored with that suite. */
+/* True for requirements and crossovers: rows that are derived from rows of a suite, and stored in that suite's
+ * baseline. */
 static inline bool pb_baseline_derived(const char *key)
 {
     return pb_key_of(key, "requirement") || pb_key_of(key, "crossover");

@@ -7,7 +7,7 @@
  *   exact.h            compares exact counters, and adds the rows that changed to a comparison
  *   exact_store.h      stored exact counters: baselines/exact/<suite>.csv
  *   baseline.h         stored baselines: saves, updates and shows the sessions of a machine
- *   kept_sessions.h    the sessions that bench keeps for its user without being asked
+ *   kept_sessions.h    the sessions that bench stores by itself in the user's state folder
  *   compare_render.h   prints a comparison as text, Markdown or JUnit XML */
 #ifndef PB_BENCH_COMPARE_H
 #define PB_BENCH_COMPARE_H

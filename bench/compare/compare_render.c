@@ -8,7 +8,7 @@
 #include "bench/compare/stored_rule.h"
 #include "bench/stats/stats.h"
 
-/* ---- emitting rows -------------------------------------------------------------------------------- */
+/* ---- cells and rows, shared by text, Markdown and JUnit --------------------------------------------- */
 
 const pb_series *pb_verdict_series(const pb_verdict *v) { return v->cand ? v->cand : v->base; }
 
@@ -30,7 +30,8 @@ bool pb_verdict_shown(const pb_verdict *v, bool all)
 {
     if (all || v->counts) return true;
     if (v->id == PB_VERDICT_SAME) return false;
-    /* A gating row of these verdicts that does not count is an exact counter that could not be compared. */
+    /* A gating row that has one of these two verdicts and does not count is an exact counter that could not be
+     * compared. */
     if (v->id == PB_VERDICT_REFERENCE || v->id == PB_VERDICT_INCONCLUSIVE) return v->gate->gating && *v->why;
     if (v->id != PB_VERDICT_INFO || !v->base || !v->cand) return true;
     if (v->base->status != v->cand->status) return true;
@@ -112,7 +113,7 @@ static void print_row(pb_axes_set *axes, const pb_verdict *v, FILE *out)
     fputs(" |\n", out);
 }
 
-/* Prints a table of the rows whose `counts` is as given and that --all is not needed for, at most PB_MARKDOWN_ROWS of
+/* Prints a table of the rows with this value of `counts` that are shown without --all, at most PB_MARKDOWN_ROWS of
  * them. Returns the number of such rows, printed or not. */
 static size_t print_table(const pb_comparison *c, bool counts, pb_axes_set *axes, FILE *out)
 {

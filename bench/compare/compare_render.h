@@ -51,7 +51,7 @@ pb_status pb_compare_show(pb_comparison *c, const pb_compare_opts *o, FILE *out)
 pb_status pb_compare_markdown(const pb_comparison *c, FILE *out);
 pb_status pb_compare_junit(const pb_comparison *c, FILE *out);
 
-/* ---- emitting rows --- */
+/* ---- cells and rows, shared by text, Markdown and JUnit XML --- */
 
 /* The candidate's series; the base's if the candidate lacks the row. */
 const pb_series *pb_verdict_series(const pb_verdict *v);
@@ -59,7 +59,8 @@ const pb_series *pb_verdict_series(const pb_verdict *v);
 void pb_verdict_label(pb_axes_set *axes, const pb_verdict *v, char *out, size_t n);
 /* Adds the row's key to the axes; the row `all rows` has none. */
 void pb_verdict_add_axes(pb_axes_set *axes, const pb_verdict *v);
-/* True if the row is to be shown: all rows with `all`; else those that count, and other rows that changed. */
+/* True if the row is to be shown. `all`: every row is. Else rows that affect the exit code, and other rows that
+ * changed. */
 bool pb_verdict_shown(const pb_verdict *v, bool all);
 typedef struct pb_verdict_cells {
     char base[PB_FIGURE_TEXT], cand[PB_FIGURE_TEXT], change[32], processes[32];

@@ -44,7 +44,7 @@ static pb_status open_side(const char *path, const char *machine, side *out)
     return s;
 }
 
-/* ---- showing ----------------------------------------------------------------------------------- */
+/* ---- printing a comparison --------------------------------------------------------------------- */
 
 /* Prints the tables as Markdown, then the notes as preformatted text. */
 static pb_status markdown(const pb_comparison *c, FILE *out)
@@ -85,8 +85,8 @@ pb_exit pb_compare_exit(const int n[PB_NVERDICTS], const pb_compare_opts *o)
     return e;
 }
 
-/* Reads the rows of the candidate that were measured again; nothing if none were. EINVAL: they are those of the candidate
- * itself, or of another machine or version. */
+/* Reads the results in o->confirmed, which measured rows of the candidate again. NULL: *out stays unchanged. EINVAL:
+ * the results are the candidate's own, or of another machine, host or bench_version. */
 static pb_status open_again(const side *cand, const pb_compare_opts *o, side *out)
 {
     if (!o->confirmed) return PB_OK;
@@ -166,7 +166,7 @@ pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_op
 /* A run and the baselines of its suites. All files are read and compared before the first line is printed. */
 typedef struct against {
     side run, again, base[MAX_SUITES]; /* stay open until the output is printed, as the verdicts point into them */
-    const pb_series_set *sessions[MAX_SUITES]; /* of each suite of the run; NULL: none are stored */
+    const pb_series_set *sessions[MAX_SUITES]; /* stored sessions of each suite of the run; NULL: none */
     int nbase, nmissing;
     bool lacking;                           /* a suite has no baseline, although it may have kept sessions */
     char missing[MAX_SUITES][PB_PATH_TEXT]; /* paths of baselines that do not exist, of suites without any session */

@@ -153,7 +153,7 @@ static void note_itself(const pb_verdicts *vs, FILE *out)
     }
 }
 
-/* Prints a note with the detectable changes, and what REGRESSED needs besides. */
+/* Prints a note with the detectable changes and the other conditions of REGRESSED. */
 static void note_detects(const pb_verdicts *vs, FILE *out)
 {
     char least[PB_FIGURE_TEXT], most[PB_FIGURE_TEXT], sessions[48];
@@ -205,7 +205,7 @@ static void note_processes(const char *which, int processes, FILE *out)
                 processes == 1 ? "" : "es", PB_ENOUGH_PROCESSES);
 }
 
-/* Prints a note if kept sessions were compared with. */
+/* Prints a note if the base includes kept sessions. */
 static void note_kept(const pb_series_set *set, FILE *out)
 {
     int most = 0;

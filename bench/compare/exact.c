@@ -1,4 +1,5 @@
-/* exact.c - compares the exact counters of two sides. */
+/* exact.c - compares the exact counters of a base and a candidate: matches them by key and metric, and writes the
+ * notes. */
 #define _GNU_SOURCE
 #include "bench/compare/exact.h"
 
@@ -30,7 +31,7 @@ struct pb_exact {
     FILE *notes;
     char *notes_text;
     size_t notes_size;
-    int equal, worse, better, excused, other, unsteady, foreign, unstored; /* counters by what became of them */
+    int equal, worse, better, excused, other, unsteady, foreign, unstored; /* numbers of counters by result */
     const char *against;                                                   /* the stored file, or NULL: two results */
 };
 
@@ -83,18 +84,18 @@ const pb_series_set *pb_exact_base(const pb_exact *x)
 /* A set that may hold the base of a counter. */
 typedef struct source {
     const pb_series_set *set;
-    pb_exact_key key; /* of the set */
+    pb_exact_key key; /* exact key of the set */
 } source;
 
 typedef struct matching {
     pb_exact *x;
     const pb_series_set *cand;
-    pb_exact_key key;     /* of the candidate */
+    pb_exact_key key;     /* exact key of the candidate's run */
     source from[SOURCES]; /* in the order in which they are searched; .set NULL: none */
     pb_verdicts *vs;
 } matching;
 
-/* True if the series has a value; that of a throttled process is as exact as any. */
+/* True if the series has a value. Throttled processes count too, because throttling does not change a counter. */
 static bool counted(const pb_series *s)
 {
     return s && (pb_series_ok(s) || pb_series_throttled(s)) && isfinite(s->median);
@@ -130,7 +131,7 @@ static void differing_kernels(const matching *m, const pb_series *c, char *out, 
     if (base) pb_kernel_lists_differ(list_of(base), list_of(cand), !comparable, out, n);
 }
 
-/* A reason that lives as long as x. NULL: out of memory. */
+/* Returns room for the reason of a verdict, WHY bytes, which x owns. NULL: out of memory. */
 static char *new_text(pb_exact *x)
 {
     text *t = calloc(1, sizeof *t);
@@ -200,7 +201,8 @@ static bool excused(const matching *m, const pb_series *b, const pb_series *c)
     return true;
 }
 
-/* True if the number of launches of the case changed, so that its digest needs no row of its own. */
+/* True if the number of kernel launches or graph nodes changed in this case. The row of that counter lists the kernels,
+ * so that the digest needs no row of its own. */
 static bool launches_changed(const matching *m, const char *key)
 {
     static const char *const metrics[] = {"kernel_launches", "graph_nodes"};
@@ -213,7 +215,7 @@ static bool launches_changed(const matching *m, const char *key)
     return changed;
 }
 
-/* The count of x that a counter with this verdict belongs to. */
+/* Returns the member of x that counts the counters with this verdict. */
 static int *count_of(pb_exact *x, pb_verdict_id id, bool comparable, bool accepted)
 {
     if (!comparable) return &x->foreign;
@@ -268,9 +270,9 @@ static pb_status lost(const matching *m, const source *from)
     return PB_OK;
 }
 
-/* ---- the comparisons ---------------------------------------------------------------------------------- */
+/* ---- comparing two results, or a run with stored counters --------------------------------------------- */
 
-/* Removes the rows of exact counters that the other rules left as INFO. */
+/* Removes the rows of exact counters that pb_judge() made and that do not affect the exit code. */
 static void drop_undecided(pb_verdicts *vs)
 {
     size_t n = 0;
@@ -321,7 +323,7 @@ pb_status pb_exact_stored(pb_exact *x, const char *suite, const pb_series_set *s
     return match_all(&m, suite);
 }
 
-/* ---- notes -------------------------------------------------------------------------------------------- */
+/* ---- writing the notes -------------------------------------------------------------------------------- */
 
 static void note_stale(const pb_exact *x)
 {

@@ -1,4 +1,4 @@
-/* exact_rule.c - the rule for exact counters. */
+/* exact_rule.c - decides the verdict of an exact counter from its numbers in the base and in the candidate. */
 #include "bench/compare/exact_rule.h"
 
 pb_exact_number pb_exact_number_of(const pb_series *s)

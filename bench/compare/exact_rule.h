@@ -2,7 +2,9 @@
  *
  * The same code gives the same number, so no statistics are needed: one process of each side is enough, and any
  * difference is a change of the code. The sides are comparable where their exact keys are equal (exact_key.h). The
- * verdict is that of the first line whose conditions hold:
+ * verdict is that of the first line whose conditions hold. Each counter has one of two rules in metrics.def: `fewer`
+ * (a larger number is worse) or `listed` (a digest of a list). The last column says whether the row affects the exit
+ * code:
  *
  *   conditions                                                    verdict         counts
  *   ------------------------------------------------------------  --------------  ------
@@ -14,15 +16,16 @@
  *   rule fewer, the candidate's number is smaller                 IMPROVED        yes
  *   rule listed                                                   SUSPECT         no
  *
- * A rise that accepted.csv accepts is REGRESSED here; the caller leaves it out (accepted.h). SUSPECT of a digest means
- * that as many kernels run as before, but others: only times can say whether that is worse. Where the number of kernels
- * changed as well, that row says which, and the digest has none. */
+ * A rise that accepted.csv accepts is REGRESSED here; the caller leaves it out (accepted.h). SUSPECT for a kernel
+ * digest means that the number of kernel launches is unchanged, but other kernels run: only times can say whether that
+ * is worse. If the number of launches changed too, the row of that counter lists the kernels, and the digest gets no
+ * row. */
 #ifndef PB_EXACT_RULE_H
 #define PB_EXACT_RULE_H
 #include "bench/compare/verdict.h"
 
-/* The number of a series: of the newest session of a stored baseline, else of all processes. varies: the processes
- * differ. */
+/* The number that a series contributes: the value in the newest session of a stored baseline, else the median over the
+ * processes. varies: the processes differ, so there is no exact number. */
 typedef struct pb_exact_number {
     double value;
     bool varies;

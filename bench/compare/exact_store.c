@@ -10,7 +10,7 @@
 enum { MAX_SUITES = 32 };
 #define FOLDER "exact"
 
-/* ---- reading --------------------------------------------------------------------------------------- */
+/* ---- reading the stored counters of a suite -------------------------------------------------------- */
 
 /* Moves the rows that are comparable under `key` to the front, and returns their number. */
 static size_t partition(pb_table *t, const pb_exact_key *key)
@@ -60,7 +60,7 @@ void pb_exact_store_free(pb_exact_store *s)
     pb_table_free(&s->t);
 }
 
-/* ---- writing --------------------------------------------------------------------------------------- */
+/* ---- storing the counters of a run ----------------------------------------------------------------- */
 
 typedef struct storing {
     pb_table run, old;
@@ -68,7 +68,7 @@ typedef struct storing {
     pb_exact_key key;
     char run_id[PB_KEY_TEXT];
     const char *reason;
-    pb_row *rows; /* [n] of the new file */
+    pb_row *rows; /* [n]: the rows of the new file */
     size_t n;
     int added, changed;
 } storing;
@@ -80,7 +80,7 @@ static int file_order(const void *a, const void *b)
     return by_key ? by_key : pb_series_order(x->key, x->metric, y->key, y->metric);
 }
 
-/* The row of the new file that holds the same counter. NULL: none. */
+/* Returns the row of the new file with the exact key, key and metric of `r`. NULL: the file has no such row. */
 static pb_row *row_like(storing *s, const pb_row *r)
 {
     for (size_t i = 0; i < s->n; i++)

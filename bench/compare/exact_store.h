@@ -5,7 +5,7 @@
  *   run_id      "baseline:" followed by the run_id of the run that gave the number
  *   machine_id  the exact key; not a machine, because the number is the same on every machine with this key
  *   process     the number of processes of that run
- *   note        of kernel_digest the list of kernels; of other metrics the reason why the row was stored
+ *   note        for kernel_digest the list of kernels; for other metrics the reason why the row was stored
  *
  * Rows are sorted by exact key, case and metric, and a row is replaced only when its number changes. Unlike sessions
  * (baseline.h), one process is enough, and no older values are kept: a counter has no noise. */

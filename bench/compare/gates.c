@@ -1,4 +1,4 @@
-/* gates.c - reads gates.csv: the file is small, so it is read at once and split by libcsv. */
+/* gates.c - reads and checks gates.csv, and finds the gate of a key and metric. */
 #include "bench/compare/gates.h"
 
 #include <csv.h>

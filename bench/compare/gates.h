@@ -35,7 +35,7 @@ typedef struct pb_gates {
 pb_status pb_gates_read(const char *path, pb_gates *out);
 /* Parses n bytes in memory as pb_gates_read() parses a file. `name` is the file name for messages. */
 pb_status pb_gates_parse(const char *name, const char *bytes, size_t n, pb_gates *out);
-/* Reads gates.csv for a comparison of two executables: every `gating` is set to gating_pairs. */
+/* Reads gates.csv for a comparison of two executables: the `gating` of each gate becomes its own `gating_pairs`. */
 pb_status pb_gates_read_for_pairs(const char *path, pb_gates *out);
 /* The gate of a metric in the key's suite. If no line names it, a default gate that does not gate. Never NULL. */
 const pb_gate *pb_gates_find(const pb_gates *g, const char *key, const char *metric);

@@ -13,14 +13,14 @@
 
 enum { MAX_SUITES = 32 };
 
-/* ---- paths ---------------------------------------------------------------------------------------------- */
+/* ---- the folders of kept sessions ------------------------------------------------------------------------- */
 
 pb_status pb_kept_root(char *out, size_t n)
 {
     const char *state = getenv("PB_STATE"), *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     int len;
     if (state) len = snprintf(out, n, "%s", state);
-    else if (xdg && *xdg == '/') len = snprintf(out, n, "%s/plumb", xdg); /* a relative path is to be ignored */
+    else if (xdg && *xdg == '/') len = snprintf(out, n, "%s/plumb", xdg); /* XDG: a relative path is ignored */
     else if (home && *home) len = snprintf(out, n, "%s/.local/state/plumb", home);
     else return pb_fail(PB_EINVAL, "neither PB_STATE, XDG_STATE_HOME nor HOME is set");
     return len < 0 || (size_t)len >= n ? pb_fail(PB_EINVAL, "the path is too long (%d characters)", len) : PB_OK;
@@ -171,7 +171,7 @@ static pb_status add_row(pb_table *t, const pb_row *r)
     return PB_OK;
 }
 
-/* Adds the rows of `kept` that pb_kept_join() promises. */
+/* Adds the rows of `kept` to *t that satisfy the conditions in kept_sessions.h (pb_kept_join). */
 static pb_status join_rows(pb_table *t, const pb_table *kept, const pb_table *run, const pb_series_set *set)
 {
     const size_t before = t->n;

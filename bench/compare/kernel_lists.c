@@ -1,4 +1,4 @@
-/* kernel_lists.c - compares two lists of kernels. */
+/* kernel_lists.c - finds the kernels that one list launches more or less often than another. */
 #include "bench/compare/kernel_lists.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 typedef struct entry {
-    const char *name; /* [length] in the list */
+    const char *name; /* [length] bytes inside the list; not NUL-terminated */
     size_t length;
     long long count;
 } entry;
@@ -25,7 +25,7 @@ static bool next(const char **at, bool by_op, entry *out)
     return end > name + whole + 1;
 }
 
-/* How often the list has this name. */
+/* The number of launches that the list gives for the kernel, or with by_op the op, that `e` names. */
 static long long count_in(const char *list, const entry *e, bool by_op)
 {
     long long n = 0;
@@ -42,7 +42,8 @@ static bool seen(const char *list, const char *at, const entry *e, bool by_op)
     return false;
 }
 
-/* Appends the difference of every name of `from`; those that `skip` has are left out. */
+/* Appends to `out`, for every name in `from`, candidate minus base launches, such as "cast.avx512 -30". Leaves out
+ * names without a difference and names that also occur in `skip`. */
 static void append(const char *from, const char *skip, const char *base, const char *cand, bool by_op, char *out,
                    size_t n)
 {

@@ -1,4 +1,5 @@
-/* placebo.c - finds pairs of cases that do the same work. */
+/* placebo.c - finds placebo pairs among the series of a run: two cases that do the same work, so that they differ by
+ * noise only. */
 #include "bench/compare/placebo.h"
 
 #include <math.h>

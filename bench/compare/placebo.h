@@ -10,15 +10,15 @@
     X("mode", "eager", "graph", "cpu-")                                                                                \
     X("control", "first", "second", "")
 
-/* The series of the case that does the same work as that of s, with the same metric, if s is the first of such a pair.
- * NULL: it is not, or one of them has no positive value with status ok. */
+/* If the case of `s` is the first case of a placebo pair, returns the series of the second case with the metric of `s`.
+ * NULL: it is no first case, or one of the two series has no positive value with status ok. */
 const pb_series *pb_placebo_of(const pb_series_set *set, const pb_series *s);
 typedef struct pb_placebo {
     const pb_series *first, *second;
 } pb_placebo;
 /* Lists the placebo pairs in the series of a key's suite that have this metric. Returns their number, at most max. */
 int pb_placebo_pairs(const pb_series_set *set, const char *key, const char *metric, pb_placebo *out, int max);
-/* Writes ln first - ln second of every pair except those of the case `key`: what changed in a row must not widen the
- * bound of that row. Returns the number of differences. */
+/* Writes ln(first) - ln(second) of every pair that does not contain the case `key`: a change of that case must not
+ * widen its own bound. Returns the number of differences. */
 int pb_placebo_differences(const pb_placebo *pair, int n, const char *key, double *out);
 #endif

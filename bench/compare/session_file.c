@@ -16,7 +16,7 @@
 
 /* ---- the rows of a session -------------------------------------------------------------------------- */
 
-/* v rounded to four significant digits; a count keeps all digits. */
+/* Returns v rounded to four significant digits. The value of an exact counter keeps all digits. */
 static double rounded(const char *metric, double v)
 {
     char text[32];
@@ -25,9 +25,9 @@ static double rounded(const char *metric, double v)
     return strtod(text, NULL);
 }
 
-/* True if a series is stored in this suite's baseline: its own rows and the ceilings if ok and of a metric that
- * baselines keep or that gates, all requirements with a result, and the crossovers of this suite (key
- * crossover/SUITE). */
+/* True if a series is stored in the baseline of `suite`. These series are: those of the suite and the ceilings, if they
+ * are ok and their metric gates or is one that baselines store; requirements with a result; and crossovers of the suite
+ * (key crossover/SUITE). */
 static bool belongs(const pb_series *s, const char *suite, const pb_gates *gates)
 {
     const size_t n = strlen(suite), prefix = strlen("crossover/");

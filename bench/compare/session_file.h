@@ -6,14 +6,14 @@
 
 /* A session that is to be added to a file. All pointers are borrowed, also by the rows made from it. */
 typedef struct pb_new_session {
-    const pb_series_set *set; /* of the run */
+    const pb_series_set *set; /* the series of the run */
     const char *suite, *run_id, *reason;
     const pb_gates *gates;
-    const char *commit; /* that the run measured; all its rows have it */
+    const char *commit; /* the commit that the run measured; stored in every row of the session */
 } pb_new_session;
 
-/* Fails if a run cannot become a session: it is empty or mixed, has a wrong or failed case, or too few processes.
- * EINVAL. */
+/* Fails if a run cannot become a session: the run is empty, has rows of several runs, machines or versions, a wrong or
+ * failed case, or too few processes. EINVAL. */
 pb_status pb_session_check(const pb_table *t, const pb_series_set *set);
 /* Allocates the rows of `old` (NULL: none) and of the new session, in the order of a file: by session, oldest first,
  * then by key, then by metric. The caller frees *rows, also on failure. ENOMEM. */

@@ -1,4 +1,5 @@
-/* session_hosts.c - tells the hosts of sessions apart. */
+/* session_hosts.c - selects the sessions that were measured on the candidate's machine, and tells whether two hosts
+ * differ. */
 #include "bench/compare/session_hosts.h"
 
 #include "bench/machine/machine.h"
@@ -14,7 +15,7 @@ bool pb_sessions_foreign(const pb_series *base, const char *host)
 int pb_sessions_used(const pb_series *base, const char *host, bool foreign, const pb_session **out)
 {
     const bool all = foreign || !pb_stored(base->run_id);
-    const char *last = NULL; /* the host of the previous session, whose text was compared */
+    const char *last = NULL; /* host of the previous session; an equal pointer needs no new comparison */
     bool same = false;
     int n = 0;
     for (int i = 0; i < base->sessions; i++) {

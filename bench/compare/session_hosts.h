@@ -3,14 +3,14 @@
 #define PB_SESSION_HOSTS_H
 #include "bench/rows/rows.h"
 
-/* True if none of the sessions is from the machine of `host`, the candidate's: they are shown for reference only. False
- * for a run, which the user has named explicitly. */
+/* True if `base` is a stored baseline without any session from the machine of `host`, the candidate's host. Its
+ * sessions are then shown for reference only. Always false if `base` is a run, because the user named it explicitly. */
 bool pb_sessions_foreign(const pb_series *base, const char *host);
 /* Lists the sessions that the rule uses, oldest first: all sessions of a run or of a foreign base, else those of the
  * candidate's machine. Returns their number. foreign: pb_sessions_foreign(). out: room for base->sessions pointers;
  * NULL: only counts. */
 int pb_sessions_used(const pb_series *base, const char *host, bool foreign, const pb_session **out);
 /* True if two sessions, or a session and the candidate, are known to be from different hosts: both are verified and
- * their hashes differ. In a foreign base every other text is another host. */
+ * their hashes differ. foreign: any two texts that differ count as different hosts, verified or not. */
 bool pb_hosts_differ(const char *a, const char *b, bool foreign);
 #endif

@@ -1,5 +1,5 @@
-/* soft_differences.c - reads run.json: how software, settings and environment of two runs differ, and whether the clocks
- * were locked. */
+/* soft_differences.c - reads run.json: prints how software, settings and environment of two runs differ, and tells
+ * whether the GPU's clocks were locked. */
 #include "bench/compare/soft_differences.h"
 
 #include <stdio.h>
@@ -76,8 +76,8 @@ void pb_soft_differences(const char *base, const char *cand, FILE *out)
 bool pb_run_locked_clocks(const char *run)
 {
     json_t *f = pb_run_fingerprint(run);
-    const bool locked =
-        json_is_string(json_object_get(json_object_get(f, "soft"), "gpu_clocks_locked")); /* the clock */
+    /* The value is a string that names the clock to which the GPU was locked; null or absent if it was not locked. */
+    const bool locked = json_is_string(json_object_get(json_object_get(f, "soft"), "gpu_clocks_locked"));
     json_decref(f);
     return locked;
 }

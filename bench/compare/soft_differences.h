@@ -1,5 +1,5 @@
-/* soft_differences.h - reads the fingerprints (fingerprint.h) of runs: prints what may explain a difference between two
- * runs, which is how their soft parts and environments differ. */
+/* soft_differences.h - reads the fingerprints (fingerprint.h) of runs. Prints how the soft parts and environments of
+ * two runs differ, which may explain why their values differ. */
 #ifndef PB_SOFT_DIFFERENCES_H
 #define PB_SOFT_DIFFERENCES_H
 #include <jansson.h>
@@ -13,7 +13,7 @@ json_t *pb_run_fingerprint(const char *results);
 /* Prints a line such as "note: driver differs: 570.1 -> 580.2" for each difference. base and cand are run folders or
  * their results.csv. Prints nothing if a side has no run.json, as for a stored baseline or a single CSV file. */
 void pb_soft_differences(const char *base, const char *cand, FILE *out);
-/* True if the run, a folder or its results.csv, was measured on a GPU whose clocks bench had locked. False also if there
- * is no run.json. */
+/* True if the run, a folder or its results.csv, was measured on a GPU whose clocks bench had locked. False also if
+ * there is no run.json. */
 bool pb_run_locked_clocks(const char *run);
 #endif

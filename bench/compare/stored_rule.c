@@ -1,10 +1,11 @@
-/* stored_rule.c - implements the rule whose table is in stored_rule.h. */
+/* stored_rule.c - implements the rule of stored_rule.h: noise, evidence and verdict of a row compared with stored
+ * sessions. */
 #include "bench/compare/stored_rule.h"
 #include "bench/stats/stats.h"
 
 #include <math.h>
 
-static const double slack = 1e-9; /* so that a change of exactly the limit is within it, despite rounding */
+static const double slack = 1e-9; /* tolerance for rounding: a change equal to the limit counts as within it */
 
 double pb_stored_w2(const pb_stored_processes *p, int n)
 {
@@ -38,7 +39,7 @@ void pb_stored_group(const pb_stored_row *rows, int n, pb_stored_noise *noise)
     noise->hosts = pools ? between / pools : 0;
 }
 
-/* prior2 of the table. */
+/* Computes prior2 by the formula in the table of stored_rule.h. */
 static double prior_of(const pb_stored_noise *n, const pb_groups *g, int averaged)
 {
     const double u2 = fmax(n->processes, n->placebos);
@@ -46,14 +47,14 @@ static double prior_of(const pb_stored_noise *n, const pb_groups *g, int average
     return g->within_df < 2 ? u2 + n->shared : fmax(u2, n->sessions);
 }
 
-/* g2 of the table. */
+/* Computes g2, the variance between hosts, by the formula in the table of stored_rule.h. */
 static double between_hosts(const pb_stored_noise *n, const pb_groups *g, double s2, int averaged)
 {
     const double own = pb_between_variance(g, s2), least = PB_STORED_HOSTS_SD * PB_STORED_HOSTS_SD;
     return pb_shrunk_variance(fmax(least, averaged > 1 ? own : n->hosts), PB_STORED_PRIOR_DF, own, g->groups - 1);
 }
 
-/* P(T > size/se); without noise, 0 or 1. */
+/* P(T > size/se) for Student's t with nu degrees of freedom. If se is 0: 0 for size > 0, else 1. */
 static double tail(double size, const pb_evidence *e)
 {
     return e->se > 0 ? pb_t_tail(size / e->se, e->nu) : size > 0 ? 0 : 1;

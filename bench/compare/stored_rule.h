@@ -52,10 +52,11 @@
  * [4] Prediction of one future value: Hahn and Meeker 1991, Statistical Intervals, section 4.8. [5] Holm 1979. [6] Two
  * one-sided tests at 0.05: Schuirmann 1987.
  *
- * Why a regression needs a confirmation: the sessions show how much runs differ, but a host can be slow for an hour in a
- * way that no stored session met. Why values are not divided by the ceilings of their run: a ceiling is one short
+ * Why a regression needs a confirmation: the sessions show how much runs differ, but a host can be slow for an hour in
+ * a way that no stored session met. Why values are not divided by the ceilings of their run: a ceiling is one short
  * measurement by a kernel with limits of its own; its noise would be added to every value of the run.
- * tests/bench/compare/stored_rule_simulation_test.c has the error rates and the power; docs/statistics.md shows them. */
+ * tests/bench/compare/stored_rule_simulation_test.c has the error rates and the power; docs/statistics.md
+ * shows them. */
 #ifndef PB_STORED_RULE_H
 #define PB_STORED_RULE_H
 #include "bench/compare/verdict.h"
@@ -74,23 +75,23 @@ enum {
     PB_STORED_PRIOR_DF = 6,          /* degrees of freedom that a prior counts for */
     PB_STORED_MOST_DF = 10,          /* most degrees of freedom of the t distribution */
     PB_STORED_SESSIONS = 5,          /* sessions from which a verdict can be REGRESSED or IMPROVED */
-    PB_STORED_HOSTS = 3,             /* the same for the hosts of a pool */
+    PB_STORED_HOSTS = 3,             /* in a pool: hosts from which a verdict can be REGRESSED or IMPROVED */
     PB_STORED_CONFIRM_PROCESSES = 6, /* processes that measure a row again */
 };
 
 /* The processes of one side of a row. */
 typedef struct pb_stored_processes {
     int n;
-    double variance; /* of the logarithms */
+    double variance; /* variance of the logarithms of the processes' values */
 } pb_stored_processes;
 
 /* The part of a row that the rule reads. */
 typedef struct pb_stored_row {
     const double *x;   /* [k]: sessions, oldest first */
     const int *host;   /* [k]: the host of each session, a number >= 0; NULL: all are from one host */
-    int k;             /* >= 1 */
-    double y;          /* the candidate */
-    bool another_host; /* the candidate's host has measured none of the sessions: the base is a pool */
+    int k;             /* number of sessions, >= 1 */
+    double y;          /* the candidate's value */
+    bool another_host; /* no session was measured on the candidate's host, so the base is a pool */
 } pb_stored_row;
 
 /* w2: the mean over n sides of rows; sides with fewer than PB_ENOUGH_PROCESSES processes are left out. 0: none is left.
@@ -108,7 +109,8 @@ void pb_stored_weigh(const pb_stored_row *row, const pb_stored_noise *noise, int
 double pb_stored_bound(const pb_evidence *e, double t);
 /* True if there are enough sessions, and in a pool hosts, for REGRESSED and IMPROVED. */
 bool pb_stored_enough(const pb_evidence *e);
-/* True if the row is beyond its bound: by e->p_adjusted at PB_STORED_ALPHA, or by p at another level. */
+/* True if a change is beyond its bound: p <= alpha and |change| >= ln 1.02. The verdict REGRESSED uses p =
+ * e->p_adjusted and alpha = PB_STORED_ALPHA. */
 bool pb_stored_beyond(double change, double p, double alpha);
 /* The verdict by the table above. e->p_adjusted, e->again and e->p_again must be set; p_again is adjusted over the rows
  * that were measured again. limit: the gate's stored_limit. */

@@ -1,5 +1,5 @@
-/* verdict.c - merges two sorted sets of series into rows, and finds the rows that have no values to compare.
- * verdict_decide.c gives the others their verdicts. */
+/* verdict.c - merges two sorted sets of series into rows, and gives a verdict to rows without values to compare.
+ * verdict_decide.c gives all other rows their verdicts. */
 #include "bench/compare/verdict.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ const char *const pb_verdict_names[PB_NVERDICTS] = {
 #undef X
 };
 
-/* ---- ceilings ---------------------------------------------------------------------------------- */
+/* ---- finding the ceiling of a case --------------------------------------------------------------- */
 
 /* The value of an axis in a valid key; it ends at the next '&' or the end of the key. name has n bytes. NULL: the key
  * lacks the axis. */
@@ -72,7 +72,7 @@ typedef struct judge {
     const pb_judge_opts *o;
     pb_verdicts *out;
     bool stored;        /* the base is a baseline, which lacks metrics that baselines do not store */
-    const char *host;   /* of the candidate */
+    const char *host;   /* the candidate's host */
     const char *newest; /* run_id of the base's newest session of the current suite */
 } judge;
 
@@ -85,18 +85,19 @@ static double ceiling_moved(const judge *j, const pb_verdict *v)
     return b && c && !strcmp(b->key, c->key) ? log(c->median / b->median) : (double)NAN;
 }
 
-/* c2 of stored_rule.h. What a session shares is the speed of its machine; a count of bytes does not share it. */
+/* Returns c2 of stored_rule.h, the variance that all rows of a session share because the machine's speed varies. It is
+ * the smaller of two values for a metric that is no time or rate, such as a count of bytes. */
 static double shared_variance(const judge *j, const pb_series *c)
 {
     const size_t n = strlen(c->unit);
     const bool of_speed = !strcmp(c->unit, "s") || (n > 2 && !strcmp(c->unit + n - 2, "/s"));
     const pb_host host = pb_host_parse(c->host);
-    const bool own = host.verified && !*host.name; /* no virtual machine: host_identity.h */
+    const bool own = host.verified && !*host.name; /* the hardware identifies the host: neither virtual nor a pool */
     const double sd = of_speed && !own && !j->o->locked_clocks ? PB_STORED_SHARED_VM : PB_STORED_SHARED_OWN;
     return sd * sd;
 }
 
-/* Marks the row as one whose values are compared, which pb_verdicts_decide() does. */
+/* Prepares the row for pb_verdicts_decide(), which compares its values with the sessions and gives the verdict. */
 static void compare_values(const judge *j, pb_verdict *v)
 {
     v->ratio = v->worse = 1;
@@ -136,7 +137,7 @@ static const char *mismatch(const pb_series *b, const pb_series *c, const pb_jud
     return no_logarithm(b, c);
 }
 
-/* ---- emitting rows ------------------------------------------------------------------------------- */
+/* ---- judging one row ----------------------------------------------------------------------------- */
 
 static bool is_requirement(const pb_series *s) { return pb_key_of(s->key, "requirement"); }
 /* True if the series has a value, even if all processes were throttled. */

@@ -7,8 +7,7 @@
  *                 where the base was ok
  *   INCOMPARABLE  the sides differ in machine, version or unit; or a value is <= 0 (if all are 0, the row is SAME)
  *   MISSING       the newest session of the base has the row, and the candidate does not
- *   NEW           only the candidate has the row; not reported if the base is a baseline, which does not store the
- * metric
+ *   NEW           only the candidate has the row. Not reported if baselines do not store the metric and the base is one
  *   INCONCLUSIVE  a side has fewer than PB_ENOUGH_PROCESSES processes, or all processes of a side were throttled
  *   SUSPECT       the rule gives REGRESSED or IMPROVED, but a too short warm-up may be the cause: without the trend of
  *                 the slower side (series.h) the change would not be significant
@@ -42,20 +41,20 @@ typedef enum pb_verdict_id {
 } pb_verdict_id;
 extern const char *const pb_verdict_names[PB_NVERDICTS];
 
-/* The noise of a group, which is all rows of one suite and metric. Variances of logarithms: w2, p2, c2, v_group and mean
- * b of stored_rule.h. 0: unknown. */
+/* The noise of a group, which is all rows of one suite and metric. Variances of logarithms: w2, p2, c2, v_group and
+ * mean b of stored_rule.h. 0: unknown. */
 typedef struct pb_stored_noise {
     double processes, placebos, shared, sessions, hosts;
 } pb_stored_noise;
 
-/* The comparison of one candidate value with the base's sessions; stored_rule.h has the formulas. Values and differences
- * are natural logarithms; a positive difference means that the candidate is worse. */
+/* The comparison of one candidate value with the base's sessions; stored_rule.h has the formulas. Values and
+ * differences are natural logarithms; a positive difference means that the candidate is worse. */
 typedef struct pb_evidence {
     int sessions; /* sessions of the base that are compared (K); 0: the sides have no values to compare */
     int hosts;    /* hosts of these sessions (H) */
     bool pool;    /* the hosts differ, also from the candidate's */
     pb_stored_noise noise;
-    double centre;                     /* of the sessions */
+    double centre;                     /* mean over the hosts of the mean of their sessions' values */
     double change;                     /* candidate - centre */
     double since_oldest;               /* candidate - oldest session */
     double spread, prior, sd, between; /* standard deviations: sqrt of v, prior2, s2 and g2 */
@@ -71,7 +70,8 @@ typedef struct pb_verdict {
     const pb_series *base, *cand; /* NULL: this side lacks the row */
     const pb_gate *gate;          /* never NULL */
     pb_verdict_id id;
-    double ratio, worse; /* candidate/base; the same or its inverse, so that > 1 is worse. NaN: a side has no value */
+    double ratio, worse; /* ratio: candidate/base; worse: ratio, or 1/ratio if higher is better. NaN: a side has no
+                            value */
     bool counts;         /* the row affects the exit code: it gates, or is FAILED or INCOMPARABLE */
     bool machine;        /* the row is a ceiling that a gate names and that does not gate */
     bool all_rows;       /* the row `all rows`: the geometric mean of the gating rows of a suite and metric */
@@ -90,7 +90,7 @@ typedef struct pb_verdicts {
     int figures; /* number of rows that count and have evidence */
     int sessions_least, sessions_most;     /* over the rows of `figures`: least and most sessions of the base */
     double detects_least, detects_most;    /* over the rows of `figures`: least and greatest pb_evidence.detects */
-    const pb_series_set *cand, *confirmed; /* of the last pb_judge() */
+    const pb_series_set *cand, *confirmed; /* arguments of the last pb_judge() call */
     struct pb_all_rows *all_rows;          /* owns the series of the rows `all rows` */
 } pb_verdicts;
 
@@ -114,8 +114,8 @@ pb_status pb_verdicts_decide(pb_verdicts *v);
 void pb_verdicts_free(pb_verdicts *v);
 /* Sorts the rows: those that count first, then by severity. */
 void pb_verdicts_sort(pb_verdicts *v);
-/* True for a row that must be measured again to confirm a regression: it is unconfirmed, or it gates and the row `all
- * rows` of its suite and metric is. */
+/* True for a row that must be measured again to confirm a regression: its own verdict is unconfirmed, or it gates and
+ * the row `all rows` of its suite and metric is unconfirmed. */
 bool pb_verdict_needs_confirmation(const pb_verdicts *vs, const pb_verdict *v);
 
 /* The reason why the candidate is wrong although its rows have status ok: it is refuted (series.h), or a process of it

@@ -38,8 +38,8 @@ static const pb_session *session_of(const pb_series *s, const char *run_id)
     return NULL;
 }
 
-/* Sets *out to the session whose value is the geometric mean of the values that the rows alike to vs->v[first] have in
- * this run. False: a row has no value in it. */
+/* Sets *out to the session whose value is the geometric mean of the values that the rows with the suite and metric of
+ * vs->v[first] have in session `run`. False: one of these rows has no value in that session. */
 static bool mean_session(const pb_verdicts *vs, size_t first, size_t n, const pb_session *run, pb_session *out)
 {
     long double sum = 0;
@@ -116,7 +116,7 @@ static pb_status append_one(pb_verdicts *vs, size_t first, size_t n)
     return pb_verdicts_append(vs, v);
 }
 
-/* True if an earlier row has made the row `all rows` of this suite and metric, or no later row would be in it. */
+/* True if the row `all rows` of the suite and metric of row i exists already, or if it would average row i alone. */
 static bool made_or_alone(const pb_verdicts *vs, size_t i, size_t n)
 {
     for (size_t k = n; k < vs->n; k++)

@@ -1,5 +1,5 @@
-/* verdict_decide.c - applies stored_rule.h to all rows with values: collects what the rule reads, group by group, adjusts
- * for the number of rows, and decides. */
+/* verdict_decide.c - applies stored_rule.h to all rows with values: collects what the rule reads, group by group,
+ * adjusts for the number of rows, and decides. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ typedef struct samples {
     const pb_session **session; /* the sessions of all rows, with their values and hosts in x and host */
     double *x;
     int *host;
-    pb_stored_processes *processes; /* [2n]: of base and candidate, or of the confirmation */
+    pb_stored_processes *processes; /* [2n]: row i has 2i for the base, 2i + 1 for candidate or confirmation */
 } samples;
 
 static void free_samples(samples *s)
@@ -41,7 +41,8 @@ static pb_stored_processes processes_of(const pb_series *s)
     return (pb_stored_processes){isfinite(s->scatter) ? s->processes : 0, s->scatter};
 }
 
-/* The number of the session's host: that of the first of used[0..k) that may be from the same one, else k. */
+/* Returns a number for the host of session used[k]: the number of the first earlier session that may be from the same
+ * host, or k if no earlier session may be. */
 static int host_number(const pb_session *const *used, const int *host, int k, bool foreign)
 {
     for (int i = 0; i < k; i++)
@@ -70,7 +71,8 @@ static void read_row(const pb_verdicts *vs, samples *s, size_t i, size_t *used)
     s->processes[2 * i + 1] = processes_of(v->cand);
 }
 
-/* Appends the rows of the group of v[first] to s->at: those that were measured, or `all rows`. */
+/* Appends the indices of rows of v[first]'s group to s->at. all_rows: only its row `all rows`; else only its measured
+ * rows. */
 static void add_group(const pb_verdicts *vs, size_t first, bool all_rows, bool *taken, samples *s)
 {
     for (size_t i = first; i < vs->n; i++) {
@@ -110,9 +112,10 @@ static pb_status read_samples(const pb_verdicts *vs, samples *s)
     return enough ? PB_OK : pb_fail(PB_ENOMEM, "compare: out of memory");
 }
 
-/* ---- groups ---------------------------------------------------------------------------------------- */
+/* ---- weighing the rows of each group --------------------------------------------------------------- */
 
-/* Samples [from, to) of one group; [from, measured) are not `all rows`. averaged: how many of them that row has. */
+/* Samples [from, to) of one group; [from, measured) are not `all rows`. averaged: the number of rows that the row `all
+ * rows` averages. */
 typedef struct group {
     size_t from, measured, to;
     int averaged;
@@ -166,9 +169,9 @@ static void weigh_group(pb_verdicts *vs, const samples *s, const group *g)
     }
 }
 
-/* ---- confirmation ------------------------------------------------------------------------------------ */
+/* ---- confirming rows by their second measurement --------------------------------------------------- */
 
-/* True if the row is REGRESSED should a confirmation agree. */
+/* True if the row becomes REGRESSED once a confirmation finds it worse too. */
 static bool beyond_for_the_worse(const pb_verdict *v)
 {
     const pb_evidence *e = &v->evidence;
@@ -317,7 +320,8 @@ static void decide_by_rule(pb_verdict *v, quantiles *family, quantiles *alone)
     if (v->unconfirmed) v->why = isnan(e->again) ? "not confirmed" : "not confirmed when measured again";
 }
 
-/* True if the row is counted. Those of a foreign base are not, except for the count of references and a wrong result. */
+/* True if the row is counted in pb_verdicts.count. A row whose base is from another host is counted only as REFERENCE
+ * or FAILED. */
 static bool counts(const pb_verdict *v)
 {
     if (v->id == PB_VERDICT_FAILED) return true;
@@ -337,7 +341,7 @@ static void decide(pb_verdicts *vs, pb_verdict *v, quantiles *family, quantiles 
     if (v->counts && v->base && v->cand && !isnan(v->worse)) least_and_most(vs, v);
 }
 
-/* True for the rows whose p-values are adjusted. */
+/* True for rows whose p-value Holm's procedure adjusts: gating rows that were compared with sessions of their host. */
 static bool adjusts(const pb_verdict *v) { return v->gate->gating && v->evidence.sessions && !v->reference; }
 
 /* Adjusts the p-values of the gating rows by Holm, once for each direction: a row that changed in the other direction

@@ -35,8 +35,8 @@ static void say_ceiling(const pb_verdict *v, FILE *f)
 
 static double percent(double change) { return pb_percent(exp(change), 0.01); }
 
-/* Prints the spread of a session and where it comes from: what the row's sessions show, and the prior. The prior is made
- * from processes (w) and placebo pairs (p), and from what a session shares or from the sessions of the group. */
+/* Prints the spread of a session and where it comes from: what the row's sessions show, and the prior. The prior is
+ * made from processes (w) and placebo pairs (p), and from what a session shares or from the sessions of the group. */
 static void say_noise(const pb_verdict *v, FILE *f)
 {
     const pb_evidence *e = &v->evidence;
@@ -50,7 +50,7 @@ static void say_noise(const pb_verdict *v, FILE *f)
     if (e->pool) fprintf(f, ", between %d host%s %.3g %%", e->hosts, e->hosts == 1 ? "" : "s", 100 * e->between);
 }
 
-/* Prints the test of the change. */
+/* Prints the noise, the test of the change (se, nu, p, p after Holm) and the detectable change. */
 static void say_rule(const pb_verdict *v, const pb_verdicts *vs, FILE *f)
 {
     const pb_evidence *e = &v->evidence;

@@ -15,8 +15,8 @@ typedef struct pb_gain_point {
 typedef enum pb_crossing { PB_CROSSES, PB_ALWAYS_PAYS, PB_NEVER_PAYS } pb_crossing;
 /* Finds where the ratio falls below `least` for good, as the number of tokens increases. PB_CROSSES: *tokens is set, by
  * linear interpolation over log(tokens) between the last point with ratio >= least and the next. PB_ALWAYS_PAYS: the
- * point with the most tokens has ratio >= least. PB_NEVER_PAYS: no point has. Requires n >= 1. Sorts p and averages
- * points with equal tokens in place. */
+ * point with the most tokens has ratio >= least. PB_NEVER_PAYS: no point has ratio >= least. Requires n >= 1. Sorts p
+ * and averages points with equal tokens in place. */
 pb_crossing pb_crossover(pb_gain_point *p, int n, double least, double *tokens);
 
 /* A measured point of a crossover. Points of one family differ only in size. */

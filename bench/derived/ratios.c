@@ -9,7 +9,7 @@
 
 typedef struct ratio {
     const char *metric, *suite, *of;
-    const char *axis, *value, *other;                  /* NULL: find_other is used */
+    const char *axis, *value, *other;                  /* the differing axis, its two values; NULL: see find_other */
     bool (*find_other)(const pb_case *, pb_case *out); /* false: the case is not the first of a ratio */
 } ratio;
 
@@ -50,7 +50,7 @@ pb_status pb_ratios_conclude(pb_emitter *e, const char *suite)
     while (pb_emitted_key(e, n)) n++;
     pb_case *cases = malloc(((size_t)n + 1) * sizeof *cases);
     if (!cases) return pb_fail(PB_ENOMEM, "no memory for the ratios of %d cases", n);
-    /* All cases are read before the first ratio is emitted, which adds keys. */
+    /* Collects all cases before the first ratio is emitted, because each emitted ratio adds a key. */
     int read = 0;
     for (int i = 0; i < n; i++) {
         pb_case *c = &cases[read];

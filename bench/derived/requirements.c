@@ -143,7 +143,8 @@ static bool judged_by(const char *key, const char *tuning, pb_case *c)
            pb_case_is(c, "mode", "graph") && pb_case_is(c, "clip", "fused") && pb_case_is(c, "batch", "4");
 }
 
-/* clip: that of the eager case. */
+/* Emits requirement `id`: tokens per second as a graph, divided by those eager, in the case `like`. clip: the axis clip
+ * of the eager case. */
 static pb_status ratio(pb_ctx *ctx, pb_emitter *emitter, const char *id, const pb_case *like, const char *clip)
 {
     double graph, eager;

@@ -8,8 +8,8 @@
 typedef enum pb_best { PB_BEST_lowest, PB_BEST_highest } pb_best;
 typedef enum pb_machine_kind { PB_MACHINE_any_gpu, PB_MACHINE_h200, PB_MACHINES } pb_machine_kind;
 
-/* A case that a requirement judges. key: the suite, name and axes that a measured case must have; words: the same in
- * English. */
+/* A case that a requirement judges. key: the suite, name and axes that a measured case must have; words: the case
+ * described in English. */
 typedef struct pb_judged_case {
     const char *key, *words;
 } pb_judged_case;

@@ -45,11 +45,11 @@ pb_status pb_export(const char *run, const pb_export_opts *o, FILE *out, FILE *n
 
 enum { PB_EXPORT_REASONS = 4 };
 typedef struct pb_export_page {
-    const char *path;         /* of the CSV file, for messages */
+    const char *path;         /* path of the CSV file, for messages */
     const pb_row *const *row; /* [n]: the rows in the format's order (formats.def), without requirements */
     size_t n;
     const pb_series_set *set; /* all rows joined over processes, with requirements */
-    const char *better;       /* as in pb_export_opts */
+    const char *better;       /* the direction to export; see pb_export_opts */
     FILE *out;
     size_t written; /* number of values written */
     struct {

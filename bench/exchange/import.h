@@ -30,7 +30,7 @@ typedef struct pb_import_row {
 } pb_import_row;
 
 typedef struct pb_import {
-    const char *tool; /* as on the command line: "nccl-tests" */
+    const char *tool; /* the tool's name on the command line, such as "nccl-tests" */
     pb_strings *text; /* owns the text of the rows */
     pb_import_row *row;
     size_t n, capacity;
@@ -58,7 +58,7 @@ pb_status pb_import_finish(pb_import *im);
 void pb_import_write(const pb_import *im, const char *run_id, const char *machine_id, FILE *out);
 void pb_import_close(pb_import *im);
 
-/* ---- for the readers ------------------------------------------------------------------------------- */
+/* ---- functions for the readers of the tools' formats --------------------------------------------- */
 
 #define IMPORT(name, what) pb_status pb_import_##name(pb_import *im, const char *bytes, size_t n);
 #include "bench/exchange/imports.def"

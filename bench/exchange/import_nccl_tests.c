@@ -72,7 +72,7 @@ typedef struct table {
     size_t line;
     char *token[MAX_TOKENS]; /* words of the current line */
     int ntokens, ncolumns;   /* ntokens: words of the line; ncolumns: columns of the header, 0: no header yet */
-    /* column indices; place[0] and place[1]: of the times out of place and in place */
+    /* column indices; place[0], place[1]: the columns of the out-of-place and the in-place time */
     int size, type, redop, root, place[NPLACES], nplaces;
     int algbw, busbw, wrong; /* column offsets from a place's time */
     bool cut, stamped; /* cut: a table began and has not ended; stamped: the last column is a timestamp of two words */

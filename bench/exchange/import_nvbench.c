@@ -40,7 +40,7 @@ typedef struct table {
     bool header;                   /* the header has been read */
     const char *text[MAX_COLUMNS]; /* fields of the current line; interned */
     struct column {
-        const char *name, *metric; /* metric: for kind FIGURE */
+        const char *name, *metric; /* name of the column; its metric if the kind is FIGURE */
         kind kind;
     } column[MAX_COLUMNS];
     /* name of the first row's benchmark; in rows of this benchmark all columns after "Skipped" are summaries */

@@ -4,8 +4,8 @@
  * processes. A row is one machine, key and metric; its sessions are in the order of their run_ids, which begin with the
  * time. Its change points are those of bench/stats/changepoint.h.
  *
- * Left out are cases that are wrong or have no value, requirements, and values of another bench_version than that of
- * the row's newest session, whose number a note gives.
+ * These are left out: cases that are wrong or have no value; requirements; and values whose bench_version differs from
+ * that of the row's newest session. A note says how many such values there are.
  *
  *   text    a line for each row, with a sparkline of its values, and a line for each change point: when, how much,
  *           p (the larger one of both tests), and the commits between the session before and the first one after

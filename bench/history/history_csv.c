@@ -7,7 +7,7 @@
 #include "bench/history/history_formats.h"
 #include "bench/rows/rows.h"
 
-/* ---- csv ------------------------------------------------------------------------------------------- */
+/* ---- CSV: a line for each row and session ---------------------------------------------------------- */
 
 static void put_texts(FILE *out, int n, const char *const *text)
 {
@@ -47,7 +47,7 @@ void pb_history_csv(const pb_history_rows *h, FILE *out)
         }
 }
 
-/* ---- otava ----------------------------------------------------------------------------------------- */
+/* ---- CSV for Apache Otava: a line for each session ------------------------------------------------- */
 
 static int by_run(const void *a, const void *b)
 {
@@ -55,7 +55,8 @@ static int by_run(const void *a, const void *b)
     return strcmp(x->run_id, y->run_id);
 }
 
-/* The sessions of all rows, oldest first: a value of each. The caller frees *out. */
+/* Lists the sessions of all rows, oldest first. Each session is represented by one of its values. The caller frees
+ * *out. */
 static pb_status sessions_of(const pb_history_rows *h, const pb_history_value ***out, int *n)
 {
     size_t all = 0;
@@ -72,7 +73,7 @@ static pb_status sessions_of(const pb_history_rows *h, const pb_history_value **
     return PB_OK;
 }
 
-/* The name of a row's column, "key metric". */
+/* The name of a row's column in Otava's CSV file: "key metric". */
 typedef struct column {
     char text[PB_KEY_TEXT + PB_AXIS_TEXT];
 } column;
@@ -135,7 +136,7 @@ pb_status pb_history_otava(const pb_history_rows *h, FILE *out, FILE *notes)
     return s;
 }
 
-/* A JSON string is also a quoted string of YAML. */
+/* Writes text as a quoted YAML string. A JSON string has that form. */
 static pb_status put_quoted(FILE *out, const char *text)
 {
     json_t *word = json_string(text);

@@ -1,4 +1,4 @@
-/* history_formats.h - the writers of the formats of `bench history`. */
+/* history_formats.h - writes a history as text, as CSV, as input for Apache Otava, or as pictures; draws sparklines. */
 #ifndef PB_HISTORY_FORMATS_H
 #define PB_HISTORY_FORMATS_H
 #include "bench/history/history_rows.h"

@@ -43,7 +43,8 @@ static pb_status make_data(const pb_history_row *r, pb_drawing *d)
     return fclose(f) == 0 ? PB_OK : pb_fail(PB_ENOMEM, "history: out of memory");
 }
 
-/* A name that does not change when other rows are selected: suite, metric and a hash of machine, key and metric. */
+/* Makes the picture's file name from suite, metric and a hash of machine, key and metric. It does not depend on which
+ * other rows are selected. */
 static pb_status name_picture(const pb_history_row *r, const char *folder, char **path)
 {
     char name[3 * PB_AXIS_TEXT];

@@ -16,7 +16,7 @@
 #include "cli/hint.h"
 #include "os/text.h"
 
-/* ---- which rows ---------------------------------------------------------------------------------- */
+/* ---- selecting the rows to show ------------------------------------------------------------------- */
 
 typedef struct reading {
     const pb_history_opts *o;
@@ -47,7 +47,8 @@ static bool selected(const reading *r, const pb_series *s)
     return matches_any(o, s->key) && (!o->machine || pb_key_matches(o->machine, s->machine_id));
 }
 
-/* Gates are needed only where nothing else selects the metrics. */
+/* Reads gates.csv if the options select no metrics, because then the gates select them. Otherwise checks the metric's
+ * name. */
 static pb_status read_gates(reading *r)
 {
     if (!r->o->metric && !r->o->all) return pb_baseline_gates(r->o->baselines, r->o->gates, &r->gates);
@@ -58,7 +59,7 @@ static pb_status read_gates(reading *r)
                    pb_hint_text(&hint));
 }
 
-/* ---- values --------------------------------------------------------------------------------------- */
+/* ---- reading the values of one file --------------------------------------------------------------- */
 
 static pb_status add_value(pb_history_rows *h, pb_history_value v)
 {
@@ -99,7 +100,7 @@ static pb_status add_series(reading *r, const pb_table *t, const pb_series *s, c
 }
 
 /* True if the file holds sessions: it is of a run folder, or a baseline of the machine that its folder names. Other
- * files of the baselines hold rows of runs that documents show, or the exact counters of all machines. */
+ * files in the folder of the baselines hold no sessions, but runs that documents show, or exact counters. */
 static bool has_sessions(const reading *r, const pb_table *t)
 {
     if (!r->folder || !t->n) return true;
@@ -131,7 +132,7 @@ static pb_status add_file(reading *r, const char *path, const char *other_commit
     return s;
 }
 
-/* ---- folders -------------------------------------------------------------------------------------- */
+/* ---- finding the files in the folders of baselines or runs ---------------------------------------- */
 
 static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.' && pb_is_printable(e->d_name); }
 
@@ -200,7 +201,7 @@ static pb_status add_run(reading *r, const char *path)
     return add_file(r, path, commit);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------ */
+/* ---- making rows of the values -------------------------------------------------------------------- */
 
 static int row_order(const pb_history_value *x, const pb_history_value *y)
 {

@@ -39,12 +39,13 @@ pb_status pb_history_rows_read(const pb_history_opts *o, pb_history_rows *out);
 void pb_history_rows_free(pb_history_rows *h);
 
 enum { PB_HISTORY_TIME = 40 };
-/* Writes the time of a session, "2026-01-31T12:00:00Z". False: its run_id does not begin with a time, and is written. */
+/* Writes the time of a session, "2026-01-31T12:00:00Z". False: its run_id does not begin with a time; writes the run_id
+ * instead. */
 bool pb_history_time(const char *run_id, char out[PB_HISTORY_TIME]);
 /* The larger p-value of both tests. */
 static inline double pb_history_p(const pb_change_point *c) { return c->p_shuffle > c->p_t ? c->p_shuffle : c->p_t; }
-/* Writes the commits that may have brought a change, as git log takes them: "1234..5678" from the commit of the session
- * before to that of the first one after; "1234" if both are equal; "unknown" if one of them is. */
+/* Writes the range of commits that may have caused a change, for git log: "1234..5678", the commits of the last session
+ * before the change and of the first session after it; "1234" if both are equal; "unknown" if a commit is not known. */
 enum { PB_HISTORY_COMMITS = 160 };
 void pb_history_commits(const pb_history_row *r, const pb_change_point *c, char out[PB_HISTORY_COMMITS]);
 #endif

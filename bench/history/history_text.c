@@ -54,7 +54,7 @@ static void percent(char out[PB_FIGURE_TEXT], double ratio)
     else snprintf(out, PB_FIGURE_TEXT, "-");
 }
 
-/* -1: the change is for the better, 1: for the worse, 0: neither. */
+/* Returns -1 if the change is for the better, 1 if it is for the worse, and 0 if the metric has no direction. */
 static int direction(const pb_history_row *r, const pb_change_point *c)
 {
     const int up = c->change > 0 ? 1 : -1;

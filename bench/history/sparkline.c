@@ -1,4 +1,4 @@
-/* sparkline.c - draws values as a line of characters. */
+/* sparkline.c - draws a row's values as a sparkline: one character per value or group of values. */
 #include <stdio.h>
 
 #include "bench/history/history_formats.h"
@@ -12,7 +12,7 @@ static double mean_of(const pb_history_value *v, int n)
     return sum;
 }
 
-/* 0 to HEIGHTS - 1. */
+/* The height of x on a scale from min (0) to max (HEIGHTS - 1). */
 static int height_of(double x, double min, double max)
 {
     const int h = max > min ? (int)((x - min) / (max - min) * HEIGHTS) : HEIGHTS / 2 - 1;

@@ -1,4 +1,4 @@
-/* disturbance.c - computes how much other work took of the CPUs. */
+/* disturbance.c - computes how much CPU time other work took while a process measured, and whether that is too much. */
 #include "bench/machine/disturbance.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ void pb_disturbance(const pb_cpu_use *before, const pb_cpu_use *after, long thre
     size_t used = 0;
     *why = 0;
     if (!(seconds >= PB_DISTURBANCE_SECONDS)) return;
-    /* A comparison with NaN, a value that the kernel does not report, is false. */
+    /* A value that the kernel does not report is NaN; every comparison with it is false, so that no reason is given. */
     if (others > cpus - wanted + PB_DISTURBANCE_LOAD * wanted)
         used = (size_t)snprintf(why, n, "%s (others used %.1f of %.0f CPUs)", load_word, others, cpus);
     if (steal > PB_DISTURBANCE_STEAL * busy && used < n)

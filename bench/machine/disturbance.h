@@ -1,4 +1,4 @@
-/* disturbance.h - how much other work took of the CPUs while a process measured. Pure, except pb_cpu_own_seconds().
+/* disturbance.h - how much CPU time other work took while a process measured. Pure, except pb_cpu_own_seconds().
  *
  *   C       CPUs that the process may use
  *   T       its threads, at most C
@@ -9,8 +9,8 @@
  *   steal   the hypervisor gave more than 1 % of the CPU time that this machine used to other machines
  *
  * Why CPU time and not the load average: the load average counts the process's own threads too, and it is a mean over
- * minutes, which the work before the process still determines. CPU time of others is what was taken from the process. It
- * is measured in ticks of 10 ms, so a process shorter than PB_DISTURBANCE_SECONDS is not judged. */
+ * minutes, which the work before the process still determines. CPU time of others is what was taken from the process.
+ * It is measured in ticks of 10 ms, so a process shorter than PB_DISTURBANCE_SECONDS is not judged. */
 #ifndef PB_DISTURBANCE_H
 #define PB_DISTURBANCE_H
 #include "bench/machine/host_state.h"
@@ -21,7 +21,7 @@
 
 /* The readings of the parent of a measuring process at one time. */
 typedef struct pb_cpu_use {
-    double seconds;     /* a monotonic clock */
+    double seconds;     /* time by a monotonic clock */
     double own_total_s; /* CPU seconds of this process and of its children that have ended */
     pb_host_state host;
 } pb_cpu_use;

@@ -20,7 +20,7 @@ typedef enum pb_health {
 /* The values that the checks judge. The host is read twice, to see what changes. */
 typedef struct pb_patient {
     pb_host_state before, host; /* first and second reading of the host */
-    double seconds;             /* between the two readings */
+    double seconds;             /* seconds between the two readings */
     pb_timer_facts timer;
     bool want_gpu, has_gpu; /* GPU checks are requested; `gpu` holds values */
     pb_gpu_state gpu;

@@ -1,4 +1,5 @@
-/* doctor_gpu.c - the checks of the GPU. They are called only if the GPU could be read. */
+/* doctor_gpu.c - the checks of `bench doctor` that judge the GPU's state. They are called only if that state could be
+ * read. */
 #include <math.h>
 
 #include "bench/machine/doctor.h"

@@ -1,4 +1,5 @@
-/* doctor_host.c - the checks of the host. Each compares a value with limits above which it disturbs measurements. */
+/* doctor_host.c - the checks of `bench doctor` that judge the host's state: each compares a value with the limits
+ * beyond which it disturbs measurements. */
 #include <math.h>
 #include <string.h>
 

@@ -36,7 +36,7 @@ static const char *value_of(const char *line, const char *key)
     return colon ? colon + 1 + strspn(colon + 1, " \t") : NULL;
 }
 
-/* The number of distinct values. */
+/* The number of distinct values in v[0..n). */
 static int distinct(const int *v, int n)
 {
     int found = 0;
@@ -281,7 +281,7 @@ static json_t *environment(void)
 
 /* ---- the machine id ---------------------------------------------------------------------------------- */
 
-/* The hash of the hard part, written as JSON with sorted keys. */
+/* Hashes the hard part of the fingerprint, written as JSON with sorted keys. */
 static unsigned digest(const json_t *part)
 {
     char *text = json_dumps(part, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(6));

@@ -17,7 +17,7 @@ static const char hex_digits[] = "0123456789abcdef";
 
 /* ---- the text of the column --------------------------------------------------------------------------- */
 
-/* n bytes of text are a NAME. */
+/* True if the first n bytes of text are a valid machine name (NAME in host_identity.h). */
 static bool name_ok(const char *text, size_t n)
 {
     return n && n <= PB_MACHINE_NAME && *text != '.' && strspn(text, name_letters) >= n;

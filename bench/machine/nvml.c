@@ -30,7 +30,7 @@ struct pb_nvml {
 #undef NVML
 };
 
-/* ---- opening ---------------------------------------------------------------------------------------- */
+/* ---- opening the driver's library ------------------------------------------------------------------------------- */
 
 static void load(pb_nvml *n)
 {
@@ -93,7 +93,7 @@ void pb_nvml_close(pb_nvml *n)
     free(n);
 }
 
-/* ---- reading the file ------------------------------------------------------------------------------- */
+/* ---- reading the state of the GPU ------------------------------------------------------------------------------- */
 
 /* The number of other processes that use the device for computing. -1: not known. */
 static int others_on(const pb_nvml *n)
@@ -138,7 +138,7 @@ pb_gpu_state pb_nvml_read(const pb_nvml *n)
     return s;
 }
 
-/* ---- clocks ----------------------------------------------------------------------------------------- */
+/* ---- checking and locking the clocks ---------------------------------------------------------------------------- */
 
 /* Converts the clock's name to *mhz. For "max" it only sets *most, because the value depends on the device. */
 static pb_status clock_of(const char *what, bool *most, unsigned *mhz)
@@ -188,7 +188,7 @@ pb_status pb_nvml_reset_clocks(pb_nvml *n)
     return s == 0 ? PB_OK : refused("reset (try nvidia-smi -rgc)", s);
 }
 
-/* ---- in words ---------------------------------------------------------------------------------------- */
+/* ---- the state as text and as JSON ------------------------------------------------------------------------------ */
 
 static const struct {
     unsigned bit;

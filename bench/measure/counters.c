@@ -8,7 +8,7 @@
 
 #include "bench/rows/rows.h"
 
-/* ---- kernels by name --------------------------------------------------------------------------------- */
+/* ---- the list of kernels and its digest -------------------------------------------------------------- */
 
 enum { NAME = 96 };
 
@@ -40,8 +40,8 @@ uint32_t pb_kernel_digest(const char *list)
     return h;
 }
 
-/* Emits the digest with the list as its note. A list that is not that of a timed call would be wrong without anybody
- * noticing; the row then says so instead. */
+/* Emits the digest with the list as its note. The list is of the last warm-up call. If that call had other launches
+ * than the timed calls, the list would be wrong, so the row gets status unsupported and no list. */
 static pb_status emit_kernels(pb_emitter *e, const pb_case *c, const pb_timing *t)
 {
     char list[PB_KERNEL_LIST_TEXT];
@@ -57,7 +57,7 @@ static pb_status emit_kernels(pb_emitter *e, const pb_case *c, const pb_timing *
     return pb_emit(e, c, "kernel_digest", pb_kernel_digest(list), 0, PB_ROW_OK, list);
 }
 
-/* ---- counts ------------------------------------------------------------------------------------------ */
+/* ---- emitting all counters of a case ----------------------------------------------------------------- */
 
 static pb_status emit_count(pb_emitter *e, const pb_case *c, const char *metric, double value)
 {

@@ -1,9 +1,10 @@
-/* counters.h - emits the exact counters of a case (EXACT in metrics.def). */
+/* counters.h - emits the exact counters of a case (EXACT in metrics.def), such as kernel launches, host syncs and the
+ * kernel digest. */
 #ifndef PB_COUNTERS_H
 #define PB_COUNTERS_H
 #include "bench/measure/emit.h"
 
-/* Bytes of the note of kernel_digest with its final NUL: at most PB_TALLY_MOST names. */
+/* Bytes of the note of kernel_digest, with its final NUL. The note lists at most PB_TALLY_MOST kernels. */
 enum { PB_KERNEL_LIST_TEXT = 8192 };
 
 /* Emits kernel_launches, host_syncs, allocations, held_peak (since pb_held_reset) and kernel_digest; graph_nodes where

@@ -17,8 +17,7 @@ typedef struct pb_emitter {
 } pb_emitter;
 
 /* Opens dir/results.csv and dir/samples.csv for appending. The caller then fills run_id, machine_id, commit, host and
- * process, and
- * closes *out. EPATH: a file cannot be opened. */
+ * process, and closes *out. EPATH: a file cannot be opened. */
 pb_status pb_emitter_open(const char *dir, pb_emitter *out);
 void pb_emitter_close(pb_emitter *e);
 /* Remembers a row of results.csv as if this process had emitted it. When a process hangs or crashes, its successor

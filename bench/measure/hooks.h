@@ -16,7 +16,7 @@ struct pb_call_hook {
     /* Called once, after the warm-up and before the first sample; may use the device's events. Sets *trials: the number
      * of batches of trial samples to take first. */
     pb_status (*begin)(pb_call_hook *h, pb_ctx *ctx, int *trials);
-    /* Records event `end`, where the call that began at event `from` ends by itself, and enqueues the work. */
+    /* Records event `end` after the call that began at event `from`, then enqueues the added work. */
     pb_status (*after_call)(const pb_call_hook *h, pb_ctx *ctx, int from, int end);
     /* Called after each batch of trial samples: seconds[n] with the work, own[n] without it. May overwrite own[]. */
     void (*after_trial)(pb_call_hook *h, const double *seconds, double *own, int n);

@@ -38,7 +38,7 @@ double pb_slowed(const double *seconds, const double *own, int n)
  * pb_slow_down() request a delay of 0 s. */
 static pb_status find_least_wait(pb_ctx *ctx, pb_slowdown *s)
 {
-    enum { INTERVALS = 16, BEGIN = 0, END = 1, OWN_END = 2 }; /* the last three are events */
+    enum { INTERVALS = 16, BEGIN = 0, END = 1, OWN_END = 2 }; /* the last three: numbers of events */
     double v[INTERVALS];
     for (int i = 0; i < INTERVALS; i++) {
         PB_TRY(ctx->be->mark(ctx, BEGIN));

@@ -1,7 +1,7 @@
 /* slowdown.h - injects a delay, a known fraction of a call's time, to test whether a comparison finds it.
  *
  * On a CPU the delay is a busy wait whose length follows from the call's own time. On a GPU it is a kernel that spins;
- * its own overhead is measured first and subtracted. */
+ * the kernel's own overhead is measured first and subtracted. */
 #ifndef PB_SLOWDOWN_H
 #define PB_SLOWDOWN_H
 #include "bench/measure/hooks.h"

@@ -99,8 +99,8 @@ bool pb_time_slice_pass(pb_time_slices *t)
 /* ---- the time slices as a round hook of a measurement --------------------------------------------------- */
 
 /* The other process used the caches meanwhile, so a call that is not timed warms them. Refilling them takes
- * milliseconds (32 MB at 10 GB/s: 3 ms), which matters little to a call of a tenth of a second; longer calls go
- * without, because a second call would double the time of a comparison of whole steps. */
+ * milliseconds (32 MB at 10 GB/s: 3 ms), which matters little to a call of a tenth of a second. Calls that take longer
+ * are not warmed, because the untimed call would double the time of a comparison of whole steps. */
 static const double warmed_below = 0.1;
 
 /* Returns true if the round must begin with an untimed call (see warmed_below). */

@@ -32,7 +32,7 @@ typedef struct pb_measure_opts {
 typedef struct pb_timing {
     int n;
     double seconds[PB_MAX_SAMPLES]; /* times of the samples in order, by the device's clock */
-    double median;                  /* of seconds[]; NaN: no samples */
+    double median;                  /* median of seconds[]; NaN: no samples */
     double host[PB_MAX_SAMPLES];    /* seconds until fn returned to the host, by the host's clock */
     double host_median;
     double record_seconds;              /* time to capture and instantiate the graph; 0 without a graph */

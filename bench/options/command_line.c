@@ -100,7 +100,7 @@ static const char *value_of(const char *option, int i)
     return *s ? (*s)->name : NULL;
 }
 
-/* The spellings of bench_version 1. */
+/* The names of options and their words in bench_version 1, which are still accepted. */
 static const pb_option_alias aliases[] = {
 #define RENAMED_OPTION(was, is)       {NULL, #was, #is},
 #define RENAMED_WORD(option, was, is) {#option, #was, #is},
@@ -112,7 +112,7 @@ static const pb_option_type types[] = {{"axis", set_axis}, {"share", set_share},
 static const pb_extra_options axes = {is_axis, set_axis_option, axis_name, value_of};
 const pb_cli pb_bench_cli = {"bench", commands, options, types, &axes, aliases};
 
-/* --format has words for all its commands; fails on one that this command does not write. */
+/* Fails if --format names a format that this command does not write: options.def allows the formats of all commands. */
 static pb_status check_format(const pb_options *o)
 {
     const char *words = o->command == PB_COMMAND_history ? "text|csv|svg|otava" : "text|markdown|junit";

@@ -13,8 +13,8 @@
 
 enum { PATH = PB_PATH_TEXT + 64 };
 
-/* Adds the rows of the last attempt: a run of one process has more if the process was throttled and measured again.
- * *last: its process number. */
+/* Adds the rows of the run's last attempt. The run has several attempts if its process was throttled and measured
+ * again. *last: the process number of the last attempt. */
 static pb_status add_rows(const char *to, const char *process, const char *run_id, int pair, long long *last)
 {
     pb_table t;

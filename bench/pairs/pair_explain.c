@@ -15,8 +15,7 @@ static void say(char *out, const char *fmt, ...)
     va_end(args);
 }
 
-/* Prints the log of a ratio as a change of the metric: in percent, or as a factor if it is 10 or more (or 1/10 or
- * less). */
+/* Prints the log of a ratio as a change of the metric: in percent, or as a factor if the ratio is >= 10 or <= 1/10. */
 static void say_change(char *out, double log_change, bool higher)
 {
     double change = higher ? -log_change : log_change, factor = exp(change);

@@ -38,7 +38,7 @@ static const char *side_file(const pb_pair_folder *f, pb_side side, const char *
     return out;
 }
 
-/* ---- pairs.csv ------------------------------------------------------------------------------------ */
+/* ---- reading and writing pairs.csv ----------------------------------------------------------------- */
 
 static int index_of(const char *word, const char *const *words, int n)
 {
@@ -52,7 +52,7 @@ static bool parse(const char *text, pb_pair_line *l)
     char order[16], status[16], end = 0;
     unsigned long long seed;
     const int n = sscanf(
-        text, /* field widths keep the numbers within their types */
+        text, /* the field widths keep the numbers within their types */
         "%9d,%9d,%15[a-z-],%19llu,%9ld,%9ld,%30lf,%30lf,%9d,%9d,%15[a-z],%18lld,%18lld,%18lld,%18lld%c", &l->pair,
         &l->attempt, order, &seed, &l->padding[0], &l->padding[1], &l->seconds[0], &l->seconds[1], &l->code[0],
         &l->code[1], status, &l->kept[0].results, &l->kept[0].samples, &l->kept[1].results, &l->kept[1].samples, &end);
@@ -127,7 +127,7 @@ pb_status pb_pair_folder_commit(pb_pair_folder *f, pb_pair_line *l)
     return PB_OK;
 }
 
-/* ---- create ---------------------------------------------------------------------------------------- */
+/* ---- creating the folder --------------------------------------------------------------------------- */
 
 static pb_status set_dir(pb_pair_folder *f, const char *dir)
 {
@@ -195,7 +195,7 @@ pb_status pb_pair_folder_create(const char *dir, pb_pair_folder *out)
     return pb_fail(s, "%s", why);
 }
 
-/* ---- resume ---------------------------------------------------------------------------------------- */
+/* ---- resuming: checking and truncating the files --------------------------------------------------- */
 
 /* Reads run.json of one side into f->run[side]. It may list one process more than there are pairs, from an interrupted
  * pair; that entry is dropped. */

@@ -26,7 +26,7 @@ typedef enum pb_side { PB_BASE, PB_CAND, PB_SIDES } pb_side;
 extern const char *const pb_side_names[PB_SIDES];
 
 typedef struct pb_pair_plan {
-    char path[PB_SIDES][PB_PATH_TEXT]; /* of the executables */
+    char path[PB_SIDES][PB_PATH_TEXT]; /* paths of the executables */
     pb_digest_text digest[PB_SIDES];
     json_t *options; /* array of words for `run`, the same for both sides; owned by `about` */
     json_t *about;   /* contents of compare.json; owned by the plan */

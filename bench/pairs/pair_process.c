@@ -45,7 +45,7 @@ static char **command(const child *c)
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)l->seed);
     snprintf(slowdown, sizeof slowdown, "%.17g", l->slowdown);
     snprintf(slices, sizeof slices, "%.17g:%d:%d:%d", c->time_slice, c->from, c->to, c->first);
-    /* The old names of options (renames.def): a program built before the renaming knows only these. */
+    /* Uses the old names of options (renames.def), because a program built before the renaming knows only these. */
     argv[at++] = l->exe, argv[at++] = "run";
     for (size_t i = 0; i < n; i++) argv[at++] = json_string_value(json_array_get(l->options, i));
     const char *const own[] = {"--launches", "1", "--no-compare", "--quiet", "--seed", seed, "--out", l->out};

@@ -48,7 +48,7 @@ void pb_pair_judgement_free(pb_pair_judgement *j)
     *j = (pb_pair_judgement){0};
 }
 
-/* ---- verdicts ---------------------------------------------------------------------------------------- */
+/* ---- converting the verdicts for the renderers ------------------------------------------------------- */
 
 /* The verdicts in the form that compare_render.h prints, with the gates and texts that they point to. */
 typedef struct page {

@@ -10,7 +10,7 @@ typedef struct pb_pair_judgement {
     pb_pair_table table;
     pb_pair_result *results; /* [table.n] */
     pb_pair_report report;
-    bool hopeless; /* more pairs cannot decide any gating row (any row, if none gates) */
+    bool hopeless; /* no gating row has figures (no row at all, if none gates), so more pairs would decide nothing */
 } pb_pair_judgement;
 
 /* Judges the pairs stored so far; free *out with pb_pair_judgement_free. EINVAL (also without a pair), EIO, ENOMEM. */

@@ -1,4 +1,4 @@
-/* pair_rows.c - turns the results and samples of both sides into the rows of pair_rule.h. */
+/* pair_rows.c - makes rows for pair_rule.h, one per key and metric, from the results and samples of both sides. */
 #define _GNU_SOURCE
 #include "bench/pairs/pair_rows.h"
 
@@ -70,7 +70,7 @@ static void fill_ratios(pb_pair_table *t, const pb_series *b, const pb_series *c
     const double *x = &t->x[0][(size_t)(b - t->set[0].s) * (size_t)t->pairs];
     const double *y = &t->x[1][(size_t)(c - t->set[1].s) * (size_t)t->pairs];
     for (int p = 0; p < t->pairs; p++)
-        out[p] = isinf(x[p]) && isinf(y[p]) ? 0 : y[p] - x[p]; /* equal if both values are 0 */
+        out[p] = isinf(x[p]) && isinf(y[p]) ? 0 : y[p] - x[p]; /* both values 0: ratio 1 */
 }
 
 /* Adds one key and metric to the table: as a row, as new (`only_cand`) or as information (`undirected`). One of b and c

@@ -12,8 +12,8 @@
 #include "bench/pairs/pair_rule.h"
 
 typedef struct pb_pair_table {
-    pb_process_values values[2]; /* base, candidate: the rows, and the logarithm of each */
-    pb_series_set set[2];        /* base, candidate */
+    pb_process_values values[2]; /* [0]: base, [1]: candidate; the rows, and ln(value) of each row */
+    pb_series_set set[2];        /* [0]: base, [1]: candidate; the rows joined into series */
     int pairs;
     pb_pair_row *rows; /* [n] */
     /* [n] base and candidate of each row; NULL: that side lacks the row. For a gate without a row both are one entry of

@@ -72,7 +72,7 @@ static pb_status check_rows(const pb_pair_row *rows, size_t n, const pb_pair_opt
     return s;
 }
 
-/* ---- one row ----------------------------------------------------------------------------------- */
+/* ---- the tests of one row ---------------------------------------------------------------------- */
 
 static void begin(const pb_pair_row *row, judged *j, pb_pair_result *r)
 {
@@ -123,8 +123,8 @@ static double same_p(const judged *j, const pb_sample *sample, double delta, con
     return fmax(p, fmax(above, pb_sign_flip(j->d[BETTER], sample->n, -delta)));
 }
 
-/* Computes the figures of one row at one look. The tests of gating rows, which need all of them, are left to
- * test_family(). */
+/* Computes the figures of one row at one look. Leaves the test of a gating row to test_family(), because it needs all
+ * gating rows. */
 static void test(judged *j, pb_pair_result *r, int pairs, int look, const judging *s)
 {
     const pb_sample sample = pb_sample_of(j->d[WORSE], pairs);
@@ -276,7 +276,7 @@ pb_status pb_pair_judge(const pb_pair_row *rows, size_t n, const pb_pair_opts *o
     return status;
 }
 
-/* ---- what could have been found ---------------------------------------------------------------- */
+/* ---- the detectable change of a row ------------------------------------------------------------ */
 
 int pb_pair_least(const pb_pair_opts *o)
 {

@@ -11,7 +11,7 @@
  *
  *   null hypothesis           p-value
  *   mean of d <= 0 (worse?)   p_worse:  joint sign flips of all gating rows, step-down (pb_joint_flip)
- *   mean of d >= 0 (better?)  p_better: the same with -d
+ *   mean of d >= 0 (better?)  p_better: joint sign flips with -d in place of d
  *   |mean of d| >= delta      p_same: the larger one of the t test (TOST) and of the row's own sign-flip test
  *
  * The rule. The first line that applies decides:

@@ -1,5 +1,5 @@
-/* process_values.h - reads what recorded processes measured as one logarithm for each process, key and metric: the
- * input of paired comparisons. */
+/* process_values.h - reads the values of recorded processes: one logarithm for each process, key and metric, the input
+ * of paired comparisons. */
 #ifndef PB_PROCESS_VALUES_H
 #define PB_PROCESS_VALUES_H
 #include <stdbool.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- one value of one process -------------------------------------------------------------------- */
+/* ---- the logarithms that each process contributes ------------------------------------------------ */
 
 typedef struct figure {
     const pb_row *row;
@@ -41,7 +41,7 @@ static int figure_order(const void *a, const void *b)
     return x->side - y->side;
 }
 
-/* ---- one session --------------------------------------------------------------------------------- */
+/* ---- reading one session ------------------------------------------------------------------------- */
 
 typedef struct process_list {
     long long *v; /* ascending, without duplicates */
@@ -154,7 +154,8 @@ static pb_status read_pairs(const char *base, const char *cand, pb_sim_recorded 
     return s;
 }
 
-/* Adds the rows [from, to) of one stored session. Only ratios are stored, so the base counts as 0. */
+/* Adds the rows [from, to) of one stored session. Only ln(candidate/base) is stored, so the base's logarithm is set to
+ * 0. */
 static pb_status add_stored_session(const pb_stored_pairs *s, size_t from, size_t to, pb_sim_recorded *r, figures *all)
 {
     int pairs = 0;
@@ -193,7 +194,7 @@ static pb_status read_session(const char *path, pb_sim_recorded *r, figures *all
     return stat(base, &st) == 0 ? read_pairs(base, cand, r, all) : read_run(path, r, all);
 }
 
-/* ---- emitting rows ------------------------------------------------------------------------------- */
+/* ---- making the rows of differences -------------------------------------------------------------- */
 
 static bool wanted(const figure *f, const pb_gates *gates, bool family)
 {

@@ -4,9 +4,8 @@
  *
  *   folder of pairs  One session. base/ and cand/ are run folders, whose column `process` is the number of the pair.
  *   run              One session: a run folder or results CSV of many processes of one program. Sorted by `process`,
- * the
- *                    first and second form a pair, then the third and fourth, and so on; an odd last process is
- * ignored.
+ *                    the first and second form a pair, then the third and fourth, and so on; an odd last process
+ *                    is ignored.
  *   stored pairs     A CSV of one or more sessions of pairs (stored_pairs.h). It gives the figures that its folders of
  *                    pairs would give.
  *
@@ -34,7 +33,7 @@
 #include "bench/pairs/stored_pairs.h"
 
 typedef struct pb_simulate_opts {
-    const char *gates, *baselines; /* as in pb_compare_opts */
+    const char *gates, *baselines; /* path and folder; see pb_compare_opts */
     double inject;                 /* injected change as a share; negative: the default, 0.02 */
     /* pairs: first look, <= 0: default; max_pairs: second look, <= 0: twice the first; trials: as in pb_sim_opts. */
     long pairs, max_pairs, trials;
@@ -51,7 +50,7 @@ typedef struct pb_sim_recorded {
     pb_stored_pairs *stored; /* [nstored] stored pairs read */
     int nfiles, nstored;
     const pb_row *first;    /* the first row read, whose machine and version all others have */
-    const char *first_path; /* its file */
+    const char *first_path; /* the file of that row */
     pb_sim_session *sessions;
     int nsessions, pairs, processes;
     int paired; /* number of sessions that are comparisons */

@@ -9,14 +9,15 @@
 enum { SHOWN = 10 };
 #define CONFIDENCE 0.95
 
-/* ---- rates --------------------------------------------------------------------------------------- */
+/* ---- printing the rates of false alarms and detection -------------------------------------------- */
 
 static double share(int k, int n) { return n ? 100.0 * k / n : 0; }
 
 /* Lower confidence bound of the rate k/n: 1 minus the upper bound of (n-k)/n. */
 static double at_least(int k, int n) { return 1 - pb_rate_bound(n - k, n, CONFIDENCE); }
 
-/* `of` is appended to the confidence: it says what the bound covers. */
+/* Prints the counts of one kind of A/A comparisons, with the upper bound of their false alarm rate. `of`: text after
+ * the confidence that says what the bound covers. */
 static void print_count(const char *name, const char *of, const pb_sim_count *c, int first_look, FILE *out)
 {
     if (!c->comparisons) {
@@ -46,7 +47,7 @@ static void print_rates(const pb_sim_opts *o, const pb_simulation *sum, FILE *ou
     else fprintf(out, "detectable  no change in the median row\n");
 }
 
-/* ---- emitting rows ------------------------------------------------------------------------------- */
+/* ---- printing the table of rows ------------------------------------------------------------------ */
 
 typedef struct ranked {
     double detectable, sd;

@@ -1,4 +1,5 @@
-/* stored_pairs.h - reads sessions of pairs in their stored form: a CSV with one row for each session, key and metric.
+/* stored_pairs.h - reads sessions of pairs from a CSV with one row for each session, key and metric, which holds the
+ * ratios of all pairs.
  *
  * scripts/validate writes this form. These columns are read; others are ignored:
  *

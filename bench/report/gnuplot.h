@@ -7,8 +7,9 @@
 
 /* Makes s safe inside a quoted string of gnuplot: quotes, backslashes and control characters become '_'. */
 void pb_plot_plain(char *s);
-/* Both functions write the data of a figure: for each line of the figure a block with a title and rows of two numbers,
- * "tokens ratio" for the crossover and "tokens seconds" for attention. They return the number of lines. */
+/* pb_plot_crossover() and pb_plot_attention() write the data of a figure: for each line of the figure a block with a
+ * title and rows of two numbers, "tokens ratio" for the crossover and "tokens seconds" for attention. They return the
+ * number of lines. */
 int pb_plot_crossover(FILE *f, const pb_series_set *set);
 int pb_plot_attention(FILE *f, const pb_series_set *set);
 

@@ -4,8 +4,8 @@
  * plots/crossover.gp and plots/attention.gp. The scripts are compiled into the program; --plots names a folder with
  * other scripts. A script gets these gnuplot variables:
  *
- *   data     the data file. "variants": a line per case: a label, then for each variant its median, least and greatest
- *            process in seconds (NaN: no value). For the other figures see gnuplot.h
+ *   data     the data file. "variants": a line per case: a label, then for each variant the median, least and greatest
+ *            value of its processes, in seconds (NaN: no value). For the other figures see gnuplot.h
  *   out      the file to write
  *   term     "svg" or "png"
  *   variants the number of variants, or of lines

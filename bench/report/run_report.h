@@ -2,7 +2,8 @@
  *
  * The table in views.c gives the layout of each suite: a column per variant, with a table of ratios between variants; a
  * column per metric; or, for other suites, a line per value. Values are medians over processes, with the least and
- * greatest process. A footnote gives the reason for a missing value. The requirements and their results come last.
+ * greatest value of a process. A footnote gives the reason for a missing value. The requirements and their results come
+ * last.
  *
  * Markdown: a headline with what is wrong, then the same tables. JUnit: a test case per key and metric.
  *

@@ -14,7 +14,7 @@ typedef struct pb_view {
     const char *variants[PB_VIEW_VARIANTS];
     struct {
         const char *metric, *title;
-        bool range; /* also show the least and greatest process */
+        bool range; /* also show the least and greatest value of a process */
     } metrics[PB_VIEW_METRICS];
     struct {
         const char *axis, *over, *under; /* metrics[0] at axis=over divided by that at axis=under, other axes equal */

@@ -7,8 +7,9 @@
 
 #include "bench/rows/row.h"
 
-/* True if s[0..n) may be a part of a key: 1 to PB_AXIS_TEXT - 1 characters, without white space, control characters and
- * the characters that separate the parts of a key (/ ? & =), the items of a list (,) and CSV fields (, "). */
+/* True if s[0..n) can be used as a name or value in a key: 1 to PB_AXIS_TEXT - 1 characters, without white space,
+ * control characters and the characters that separate the parts of a key (/ ? & =), the items of a list (,) and CSV
+ * fields (, "). */
 static bool word_ok(const char *s, size_t n)
 {
     if (!n || n >= PB_AXIS_TEXT) return false;

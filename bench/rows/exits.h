@@ -1,4 +1,4 @@
-/* exits.h - the exit codes of `bench`, and how a failure becomes one. */
+/* exits.h - the exit codes of `bench`, and functions that print a failure and return its exit code. */
 #ifndef PB_EXITS_H
 #define PB_EXITS_H
 #include "os/status.h"
@@ -7,7 +7,7 @@
 typedef enum pb_exit {
     PB_EXIT_OK = 0,
     PB_EXIT_REGRESSION = 1,   /* a row is REGRESSED, or a requirement that gates fails */
-    PB_EXIT_USAGE = 2,        /* wrong arguments, or a file of the user is wrong */
+    PB_EXIT_USAGE = 2,        /* wrong arguments, or a fault in a file that the user named */
     PB_EXIT_INCONCLUSIVE = 3, /* --strict: a comparison could not decide, or `bench doctor` found a bad setting;
                                  --bisect: no row was judged */
     PB_EXIT_INCOMPARABLE = 4, /* rows cannot be compared, or a case failed, hung or is missing */

@@ -1,5 +1,5 @@
-/* metric.c - the tables made from metrics.def: metrics, the limits beyond which a metric of correctness is wrong, and
- * the metrics that are counted. */
+/* metric.c - the tables made from metrics.def: all metrics, the bounds beyond which a correctness metric makes its row
+ * wrong, the exact counters and the other counters. */
 #include "bench/rows/metric.h"
 
 #include <math.h>

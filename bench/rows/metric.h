@@ -19,7 +19,8 @@ typedef struct pb_metric_bound {
     double limit;
     const char *text; /* for messages: "the value exceeds the absolute bound 1e-2" */
 } pb_metric_bound;
-/* The bound of a metric in the case with this key, the first line of metrics.def that matches. NULL: no bound. */
+/* Returns the bound of a metric in the case with this key: the first bound in metrics.def that matches both. NULL: no
+ * bound. */
 const pb_metric_bound *pb_metric_bound_find(const char *key, const char *metric);
 /* The bound that metrics.def gives this metric and dtype for every suite ("*"). NaN: no bound. */
 double pb_metric_bound_of(const char *metric, const char *dtype);
@@ -33,7 +34,7 @@ typedef struct pb_exact_counter {
     bool listed; /* a digest of a list; false: a larger number is worse */
     pb_exact_depends depends;
 } pb_exact_counter;
-/* NULL: the metric is not an exact counter. */
+/* Returns the entry of an exact counter. NULL: the metric is not an exact counter. */
 const pb_exact_counter *pb_exact_find(const char *metric);
 
 /* The fraction of the base's value by which a counter may differ before a comparison reports it. -1: the metric is not

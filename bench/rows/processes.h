@@ -1,10 +1,10 @@
 /* processes.h - processes.csv in a run's folder: what became of each process, as columns and rows (processes.def,
  * outcomes.def).
  *
- * A row is appended when a process ends, and no row of results.csv is changed for it: who reads results.csv applies
- * processes.csv (pb_processes_apply). The process numbers begin at 0. A number is followed by the next one when its
- * process has ended; a process that was interrupted and continued by --resume has one row for each part, and the last
- * one counts. Text after the last newline is a partial row of a run that was killed, and is ignored. */
+ * A row is appended when a process ends, and no row of results.csv is changed for it: programs that read results.csv
+ * apply processes.csv (pb_processes_apply). The process numbers begin at 0. A number is followed by the next one when
+ * its process has ended; a process that was interrupted and continued by --resume has one row for each part, and the
+ * last one counts. Text after the last newline is a partial row of a run that was killed, and is ignored. */
 #ifndef PB_PROCESSES_H
 #define PB_PROCESSES_H
 #include "bench/rows/read.h"

@@ -2,9 +2,9 @@
  *
  * The file is read completely or not at all: the first fault fails the read, with a message that names file and line.
  *
- * The header must name every column of columns.def, in any order; those of type opt may be missing, and are then empty.
- * Other columns are ignored and counted. Blank lines,
- * CRLF and a byte order mark are accepted. These are faults:
+ * The header must name every column of columns.def, in any order; a column of type opt may be missing: its values are
+ * then empty. Other columns are ignored and counted. Blank lines, CRLF and a byte order mark are accepted. These are
+ * faults:
  *   - an empty file, NUL bytes, a last line without a newline (the file was cut off);
  *   - an unclosed or misplaced quote, a wrong number of fields, a field longer than PB_FIELD_MAX bytes;
  *   - text that is not a number, or not finite, in a numeric column; an unknown status or direction; an invalid key;
@@ -24,7 +24,7 @@ typedef struct pb_table {
     char path[PB_PATH_TEXT]; /* the file that was read */
     pb_row *rows;
     size_t n;
-    size_t kept;                /* the last rows, of kept sessions that were added to a baseline (kept_sessions.h) */
+    size_t kept;                /* number of rows, at the end of `rows`, that are of kept sessions (pb_kept_join) */
     size_t ignored;             /* number of unknown columns */
     pb_strings *strings, *keys; /* own the rows' text; `keys` holds the column `key` */
 } pb_table;

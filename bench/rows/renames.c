@@ -40,8 +40,8 @@ const char *pb_renamed_column(const char *name) { return present(columns, name);
 const char *pb_renamed_metric(const char *name) { return present(metrics, name); }
 const char *pb_renamed_axis(const char *name) { return present(axes, name); }
 
-/* True if the key begins with `beginning`, and no name is cut in two where `beginning` ends: its last character is '/'
- * or '-', or the key's next character is '?', or the key ends there. */
+/* True if the key begins with `beginning` and a name ends there. That is so if the last character of `beginning` is '/'
+ * or '-', if the key's next character is '?', or if the key is equal to `beginning`. */
 static bool begins(const char *key, const char *beginning)
 {
     const size_t n = strlen(beginning);

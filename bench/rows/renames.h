@@ -10,7 +10,7 @@
 const char *pb_renamed_column(const char *name);
 const char *pb_renamed_metric(const char *name);
 const char *pb_renamed_axis(const char *name);
-/* Writes the current form of a key of version 1, with its axes sorted anew. EINVAL: not a key, or it becomes too
- * long. */
+/* Writes the current form of a key of version 1, with its axes sorted by their new names. EINVAL: not a key, or it
+ * becomes too long. */
 pb_status pb_renamed_key(const char *key, char out[PB_KEY_TEXT]);
 #endif

@@ -41,7 +41,8 @@ pb_status pb_case_set(pb_case *c, const char *axis, const char *value);
 void pb_case_finish(pb_case *c);
 /* Splits a key into a case. EINVAL: not a key as pb_case_finish() writes it, for example with unsorted axes. */
 pb_status pb_case_parse(const char *key, pb_case *out);
-/* True if the key matches a pattern of the command line: a glob, or a word without *, ? and [ that the key contains. */
+/* True if the key matches a pattern of the command line: a glob that matches the whole key, or a word without *, ? and
+ * [ that the key contains. */
 bool pb_key_matches(const char *pattern, const char *key);
 
 /* ---- rows (write_csv.c writes them, read.c reads them) ------------------------------------------ */

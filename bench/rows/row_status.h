@@ -8,13 +8,13 @@ typedef enum pb_row_status {
 #define STATUS(id, name, class, what) PB_ROW_##id,
 #include "bench/rows/status.def"
 #undef STATUS
-    PB_ROW_STATUSES /* their number */
+    PB_ROW_STATUSES /* the number of statuses */
 } pb_row_status;
 
 typedef enum pb_row_class { PB_ROW_FIGURE, PB_ROW_VERDICT, PB_ROW_NONE, PB_ROW_BROKEN } pb_row_class; /* status.def */
 
 typedef struct pb_row_status_line {
-    const char *name; /* the text of the column */
+    const char *name; /* the text in the column `status` */
     pb_row_class class;
     const char *what;
 } pb_row_status_line;

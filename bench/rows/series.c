@@ -23,7 +23,8 @@ static double trend_of(const pb_row *const *row, size_t n, double *room)
     return pb_median(room, (int)n);
 }
 
-/* True if this row's status replaces s->status: it is more severe, or the row is stored, thus of a newer session. */
+/* True if this row's status replaces s->status: its status is more severe, or the row is stored (rows are sorted by
+ * session, so it is then of a newer session). */
 static bool replaces_status(const pb_series *s, const pb_row *r)
 {
     return pb_stored(r->run_id) || r->status > s->status;

@@ -22,10 +22,10 @@ typedef struct pb_session {
  * throttled are used only if all rows are throttled. */
 typedef struct pb_series {
     const char *key, *metric, *unit, *better;
-    const char *machine_id, *host, *bench_version, *run_id; /* of its first row */
+    const char *machine_id, *host, *bench_version, *run_id; /* the values in the first row */
     pb_row_status status;      /* the most severe of its processes; of a stored baseline, the newest session's.
                                   PB_ROW_THROTTLED: all rows are throttled */
-    const char *note;          /* of the row that has this status */
+    const char *note;          /* the note of the row that has this status */
     bool mixed;                /* rows differ in machine, bench_version or unit, so they cannot be compared */
     bool refuted;              /* a row with status ok is impossible or wrong: a time or rate <= 0, or a value outside
                                   its absolute bound (metric.h). status is then PB_ROW_WRONG, note gives the reason */
@@ -73,8 +73,9 @@ static inline bool pb_key_of(const char *key, const char *suite)
 /* The index after the last series of the suite whose series begin at index `from`. */
 size_t pb_suite_end(const pb_series_set *set, size_t from);
 
-/* The run_id of the newest session that has a value in the series [from, to), kept sessions excepted: they hold only
- * rows that the candidate has, so they do not show what it lacks. "": no series of them has a value. */
+/* The run_id of the newest session that has a value in the series [from, to), kept sessions excepted: these hold only
+ * rows that the candidate has, so they do not show which rows the candidate lacks. "": none of these series has a
+ * value. */
 const char *pb_newest_session(const pb_series_set *set, size_t from, size_t to);
 
 /* The run_id of every row of a stored baseline begins with this prefix. A stored baseline has one row per key, metric

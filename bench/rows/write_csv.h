@@ -17,8 +17,8 @@ void pb_csv_text(FILE *f, const char *s);
 void pb_csv_number(FILE *f, double v);
 
 #define PB_SAMPLES_HEADER "run_id,process,key,metric,index,value\n"
-/* Creates dir/results.csv and dir/samples.csv with their header lines; on failure neither is left. EPATH: a file exists
- * already or cannot be created; EIO: the disk is full. */
+/* Creates dir/results.csv and dir/samples.csv with their header lines. On failure it leaves neither file. EPATH: a file
+ * exists already or cannot be created; EIO: the disk is full. */
 pb_status pb_results_create(const char *dir);
 /* Appends n bytes of complete rows to dir/results.csv: all of them, or none on failure (EPATH, EIO). */
 pb_status pb_results_append(const char *dir, const char *rows, size_t n);

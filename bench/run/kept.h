@@ -1,5 +1,5 @@
-/* kept.h - a resumed run keeps the first bytes of results.csv and samples.csv, up to the last completed case, and
- * truncates the rest. Truncation loses data, so callers check both files first. */
+/* kept.h - how much of results.csv and samples.csv a resumed run keeps: the bytes up to the last completed case. The
+ * rest is truncated. Truncation loses data, so callers check both files first. */
 #ifndef PB_KEPT_H
 #define PB_KEPT_H
 #include "os/status.h"

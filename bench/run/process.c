@@ -180,8 +180,8 @@ static pb_status after_deadline(const pb_process *l, const int *order, int at)
     return next > at ? PB_OK : emit_end(l, &c, PB_ROW_TRUNCATED, "killed: the budget was used up");
 }
 
-/* Handles a case that hung: discards what it measured, as --resume does, writes a row of status timeout, and sets
- * l->first to the next case. If progress.csv shows that the case completed after all, it keeps its rows. */
+/* Handles a case that hung: discards the case's rows, as --resume does, writes a row of status timeout, and sets
+ * l->first to the next case. If progress.csv shows that the case completed after all, its rows are kept. */
 static pb_status after_hang(pb_process *l, const int *order, const pb_child *w, pb_exit *code)
 {
     char note[160];

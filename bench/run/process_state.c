@@ -16,7 +16,7 @@
 #include "bench/machine/machine.h"
 #include "kernels/engine/clock.h"
 
-enum { PERIOD_NS = 500000000 }; /* between two samples */
+enum { PERIOD_NS = 500000000 }; /* nanoseconds between two samples of the GPU's state */
 
 typedef struct during {
     int samples;
@@ -99,7 +99,8 @@ static void stop_thread(pb_state_recording *w)
 
 static pb_cpu_use cpu_use(void) { return (pb_cpu_use){pb_clock_seconds(), pb_cpu_own_seconds(), pb_host_read("")}; }
 
-/* The threads from which other work takes CPU time; 0: other work does not count. */
+/* The number of threads of the measuring process, from which other work may take CPU time. 0: other work does not
+ * count. */
 static long threads_of(const pb_options *o, pb_backend_id device)
 {
     const char *set = getenv("PB_DISTURBANCE");

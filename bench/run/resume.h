@@ -20,7 +20,7 @@ typedef struct pb_resumed {
  * what is measured. pb_resume_close() frees *out. */
 pb_status pb_resume_open(const pb_options *now, pb_resumed *out);
 void pb_resume_close(pb_resumed *r);
-/* Checks that the run can be resumed here. EINVAL: this is another machine or host, or the plan differs from the order in
- * run.json. */
+/* Checks that the run can be resumed here. EINVAL: this is another machine or host, or the plan differs from the order
+ * in run.json. */
 pb_status pb_resume_check(const pb_resumed *r, const pb_plan *plan, const char *machine_id, const char *host);
 #endif

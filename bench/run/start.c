@@ -16,7 +16,8 @@ pb_status pb_start(void (*become)(const void *self, int pipe_fd), const void *se
     sigset_t stops, before;
     sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM), sigaddset(&stops, SIGHUP);
     fflush(NULL);
-    /* Signals are blocked: otherwise the child's inherited handler could take one, which exec would then lose. */
+    /* Blocks signals until the child has default handlers: a signal caught by an inherited handler would be lost at
+     * exec. */
     sigprocmask(SIG_BLOCK, &stops, &before);
     *pid = fork();
     if (*pid == 0) {

@@ -21,7 +21,7 @@
 
 #define PB_GRACE 5.0 /* seconds: enough to finish the current sample of most cases and to clean up */
 
-enum { PB_CHILDREN = 2 }; /* the most children of one call */
+enum { PB_CHILDREN = 2 }; /* the most children that one call of pb_supervise() handles */
 
 /* The cases of a child with a heartbeat pipe. */
 typedef struct pb_child_cases {

@@ -33,8 +33,8 @@ static bool make_room(pb_attempts *a)
 
 static long most_retries(const pb_options *o) { return o->throttle_retries >= 0 ? o->throttle_retries : 2; }
 
-/* True if the throttled process `end` is measured again. After other work that depends on the time that was left, so
- * the row of processes.csv says it. */
+/* True if the throttled process `end` is measured again. If other work was the reason, the decision also depended on
+ * the time left, so it is read from the text of the row in processes.csv. */
 static bool is_repeated(const pb_attempts *a, const pb_process_end *end, int earlier)
 {
     return pb_is_disturbance(end->reason) ? strstr(end->reason, measured_again) != NULL
@@ -106,7 +106,7 @@ pb_status pb_attempts_resume(pb_attempts *a, const char *dir, pb_progress_line *
     return pb_attempts_read(dir, o, a);
 }
 
-/* ---- the outcome of a process ------------------------------------------------------------------------ */
+/* ---- deciding the outcome of a process -------------------------------------------------------------- */
 
 /* Sets *done to true if all cases of this process number are measured. A process that a signal or the budget stopped
  * may nevertheless have completed its last case; then progress.csv names the next process. */
@@ -120,7 +120,8 @@ static pb_status is_done(const pb_process *l, pb_exit code, bool stopped, bool *
     return PB_OK;
 }
 
-/* True if another process can be measured after this one and the ones that follow it, each as long as this one. */
+/* True if the budget leaves time for one process more than are planned after this one, if each takes as long as this
+ * one. */
 static bool time_for_another(const pb_process *l, double seconds)
 {
     const double left = (double)(l->processes - l->number) * seconds;

@@ -77,7 +77,7 @@ static bool has_time(const pb_options *o, const pb_plan *plan, const pb_case *c,
     return first || !(o->child_deadline > 0) || now + expect * (slower > 1 ? slower : 1) < o->child_deadline;
 }
 
-/* Processes in which a case may hang before it is no longer tried. */
+/* A case that hung in HANGS processes of a run is skipped in all later ones. */
 enum { HANGS = 2 };
 
 /* Counts in hung[i] the earlier processes in which case i hung or was skipped; both have status timeout. */

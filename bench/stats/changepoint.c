@@ -111,7 +111,7 @@ static void add_cut(window *w, int at)
     w->cut[i] = at;
 }
 
-/* ---- the series --------------------------------------------------------------------------------- */
+/* ---- the whole series, window by window --------------------------------------------------------- */
 
 typedef struct search {
     const double *x;
@@ -190,8 +190,8 @@ static void describe(search *s, int i)
     p->p_t = t_test(left, right);
 }
 
-/* The point to be removed next: the largest p of the t test if it is above alpha, else the smallest change if it is
- * too small. -1: all points stay. */
+/* Returns the index of the point to remove next: the point with the largest p of the t test if that p is above alpha,
+ * else the point with the smallest change if that change is too small. -1: all points stay. */
 static int weakest(const search *s)
 {
     int p = 0, m = 0;

@@ -22,8 +22,8 @@
  *   t test     Each change point is tested again with all values up to its neighbours, by Student's two-sided t test
  *              with pooled variance. As long as a p is above alpha, the point with the largest p is removed, and its
  *              neighbours are tested again.
- *   magnitude  Then the same for the change: the point with the smallest max(|after/before - 1|, |before/after - 1|) is
- *              removed while that is below min_change.
+ *   magnitude  Then small changes are removed: the point with the smallest max(|after/before - 1|, |before/after - 1|)
+ *              is removed, as long as that is below min_change.
  *
  * Hunter uses the t test in place of the permutation test. Here both must reject: the t test takes no account of the
  * choice of the largest Q, so on noise alone it rejects far too often. With both, a window without any change has a
@@ -61,7 +61,7 @@ pb_status pb_change_points(const double *x, int n, const pb_change_rule *rule, p
  * half of all values comes before the upper half, or after it, Q is largest; all other splits are less rare. */
 int pb_change_fewest(double alpha);
 
-/* The candidate of x[a..b): the t of the largest Q, and that Q in *q. Of equal Q, the smallest t counts. work: room for
- * (b - a + 1)^2 doubles. Returns -1 for fewer than 2 PB_CHANGE_SIDE values. */
+/* Returns the candidate of x[a..b), the t with the largest Q, and sets *q to that Q. Among equal Q the smallest t is
+ * chosen. work: room for (b - a + 1)^2 doubles. Returns -1 for fewer than 2 PB_CHANGE_SIDE values. */
 int pb_change_candidate(const double *x, int a, int b, double *work, double *q);
 #endif

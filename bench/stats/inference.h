@@ -84,8 +84,8 @@ typedef struct pb_differences {
  *
  * *t: the least t with which one more row would be significant at `level`, given the noise of these rows; +inf: no t,
  * because 2^-n > level; 0 for one row, whose threshold is close to the quantile of Student's t. A row with a value that
- * is not finite has p = 1. EINVAL: more than PB_SIGN_FLIP_MAX pairs.
- * ENOMEM. Takes about 0.1 us per row and thousand choices, and 6 KB per row. */
+ * is not finite has p = 1. EINVAL: more than PB_SIGN_FLIP_MAX pairs. ENOMEM. Takes about 0.1 us per row and thousand
+ * choices, and 6 KB per row. */
 pb_status pb_joint_flip(const pb_differences *rows, size_t m, double level, double *adjusted, double *t);
 
 /* Holm's step-down adjustment (1979): adjusted_(k) = max over j <= k of min(1, (m-j+1) p_(j)), where p_(1) <= p_(2) <=
@@ -121,7 +121,7 @@ double pb_flip_detectable(int n, double sd, double level, double power);
 /* The smallest n in [2, max] that finds `effect` with probability `power`; 0: no such n. Ignores t->n. */
 int pb_pairs_needed(const pb_detector *t, double effect, double power, int max);
 
-/* ---- rates -------------------------------------------------------------------------------------- */
+/* ---- confidence bounds of rates ---------------------------------------------------------------- */
 
 /* Upper confidence bound of a rate after k events in n trials (Clopper and Pearson 1934, one-sided): the rate r with
  * P(Binomial(n, r) <= k) = 1 - confidence, which is the quantile `confidence` of Beta(k+1, n-k). Example: 0 alarms in

@@ -9,14 +9,14 @@
 /* The pairs are divided into groups of BITS. For each group and each choice of its signs, table[] holds the
  * contribution to the statistic of every row, so that a choice of all signs needs one addition per group and row. */
 enum { BITS = 8, CHOICES = 1 << BITS, GROUPS = (PB_SIGN_FLIP_MAX + BITS - 1) / BITS };
-/* Choices of signs: all 2^n for up to ENUMERATED pairs; beyond, the observed one and DRAWS random ones. */
+/* Choices of signs: all 2^n for up to ENUMERATED pairs; for more pairs, the observed choice and DRAWS random ones. */
 enum { ENUMERATED = 13, DRAWS = 20000, SEED = 0x5f3759df, BINS = 8192 };
 static const double rounding = 1e-10; /* statistics that differ by less count as equal; they are within [-1, 1] */
 
 /* Rows are in the order of their observed statistics, the largest first. */
 typedef struct family {
     size_t m;
-    int pairs;            /* of the row with the most */
+    int pairs;            /* pairs of the row that has the most pairs */
     size_t *row;          /* [m] index of the caller's row */
     double *seen;         /* [m] observed statistic */
     double *u;            /* [m] statistic for the current choice of signs */

@@ -1,4 +1,4 @@
-/* median.c - computes the median of an array by sorting it, and a maximum that keeps NaN. */
+/* median.c - computes the median of an array by sorting it, and a maximum that is NaN if a number is NaN. */
 #include "bench/stats/median.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* median.h - the median of an array, and a maximum that keeps NaN. */
+/* median.h - the median of an array, and a maximum of two numbers that is NaN if either of them is NaN. */
 #ifndef PB_MEDIAN_H
 #define PB_MEDIAN_H
 

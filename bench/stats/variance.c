@@ -1,4 +1,4 @@
-/* variance.c - variances for comparisons with stored sessions. */
+/* variance.c - computes the variances for comparisons with stored sessions: of a median, shrunk, and between groups. */
 #include "bench/stats/variance.h"
 
 #include <math.h>

@@ -16,7 +16,7 @@ double pb_shrunk_variance(double prior, double prior_df, double own, double df);
 /* A one-way layout with random groups: sessions of several hosts. */
 typedef struct pb_groups {
     int groups;
-    double mean;    /* the mean of the groups' means: every group has the same weight */
+    double mean;    /* the mean of the groups' means: every group has equal weight */
     double within;  /* pooled variance inside the groups; 0 if within_df = 0 */
     int within_df;  /* values - groups */
     double inverse; /* the mean of 1/n_g over the groups, where n_g is the number of values of a group */

@@ -13,9 +13,9 @@ pb_status pb_graph_requirements(pb_ctx *ctx, pb_emitter *emitter);
  * and the row of F-GRAPH-BWD-001-QLORA compares their losses. It is unsupported for any other model or tuning than
  * those of the requirement, and on a CPU. After an interrupt there is no row. */
 pb_status pb_graph_losses(pb_ctx *ctx, const pb_case *c, pb_emitter *emitter);
-/* True if the case has this name. */
+/* True if the case is named `losses`. */
 bool pb_graph_losses_is(const pb_case *c);
 /* Checks a case `losses`. EINVAL: it is not the case of F-GRAPH-BWD-001-QLORA. */
 pb_status pb_graph_losses_check(const pb_case *c);
-double pb_graph_losses_seconds(const pb_case *c); /* estimate for a GPU */
+double pb_graph_losses_seconds(const pb_case *c); /* estimated seconds of the case on a GPU */
 #endif

@@ -145,7 +145,7 @@ pb_status pb_self_compare(const pb_self_files *f, pb_self_figures *out)
     const double seconds = pb_clock_seconds() - from;
     if (s == PB_OK) s = pb_memory_peak(&peak);
     if (fclose(page) != 0) s = pb_fail(PB_ENOMEM, "self-comparison: out of memory");
-    snprintf(want, sizeof want, " same=%zu ", f->cases + 1); /* one of them is `all rows` */
+    snprintf(want, sizeof want, " same=%zu ", f->cases + 1); /* + 1: the row `all rows` */
     if (s == PB_OK && (e != PB_EXIT_OK || !strstr(text, want)))
         s = pb_fail(PB_EWRONG, "self-comparison: exit code %d, and not %s", (int)e, want);
     if (s == PB_OK) *out = (pb_self_figures){seconds, peak};

@@ -11,7 +11,7 @@ typedef struct pb_suite {
     /* Default cases: lines such as "tuning=lora batch=1,4", terminated by NULL. A word without "=" names the case, such
      * as "copy"; without one the case is named "step". */
     const char *const *grid;
-    const char *const *full_grid; /* cases of --grid full; NULL: as grid */
+    const char *const *full_grid; /* cases of --grid full; NULL: those of `grid` */
     /* Grids for a GPU, which needs other models and sizes; NULL: as on the CPU. */
     const char *const *device_grid, *const *device_full_grid;
     /* Optional: rejects impossible combinations of values before anything is measured. EINVAL with a one-line
@@ -21,7 +21,7 @@ typedef struct pb_suite {
      * kernels uses it: one case per op, shape, dtype and implementation. NULL: the grids above. */
     pb_status (*enumerate)(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user);
     double (*expect)(const pb_case *c);        /* estimated seconds of one case in one process, on a CPU */
-    double (*device_expect)(const pb_case *c); /* likewise on a GPU; NULL: no estimate */
+    double (*device_expect)(const pb_case *c); /* estimated seconds on a GPU; NULL: no estimate */
     /* Measures one case and emits its rows. If it returns an error, the caller emits a row for the case: status
      * unsupported for EUNSUPPORTED, failed for every other error. */
     pb_status (*run)(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env);

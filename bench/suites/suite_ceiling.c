@@ -12,7 +12,7 @@
 #include "os/interrupt.h"
 #include "profiles/ranges.h"
 
-enum { CALLS = 1 << 20 /* per sample */, N = 2048 /* matrices are N x N */ };
+enum { CALLS = 1 << 20 /* indirect calls per sample */, N = 2048 /* matrices are N x N */ };
 
 /* ---- copy_rate: copying memory --------------------------------------------------------------------- */
 

@@ -11,11 +11,11 @@ typedef struct pb_measure_asked {
     double min_time; /* seconds; -1: not given */
 } pb_measure_asked;
 
-/* The measuring process (bench/run/worker.c) owns everything that it points to. */
+/* The measuring process (bench/run/worker.c) owns everything that this struct points to. */
 typedef struct pb_suite_env {
     pb_emitter *emitter;
     pb_measure_asked asked;
-    pb_heartbeat *heartbeat;    /* to the parent; NULL: none */
+    pb_heartbeat *heartbeat;    /* writes heartbeats to the parent process; NULL: none are sent */
     pb_time_slices *time_slice; /* shared with another process; NULL: none */
     pb_slowdown *slowdown;      /* delay to inject into every timed call; NULL: none */
 } pb_suite_env;

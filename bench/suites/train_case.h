@@ -21,13 +21,13 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out);
 pb_status pb_train_case_check(const pb_case *c);
 /* True if axis mode is graph. */
 bool pb_train_case_graph(const pb_case *c);
-/* Weights of the matrices and the head; 0 for an invalid case. */
+/* The number of weights in the matrices and the output head; 0 for an invalid case. */
 double pb_train_case_weights(const pb_case *c);
-/* Rough seconds of one forward pass on two CPU cores. Estimates of other phases are multiples of it. */
+/* Rough seconds of one forward pass on two CPU cores. The estimates of other phases are multiples of this figure. */
 double pb_train_case_seconds(const pb_case *c);
-/* Rough seconds of a whole case on a GPU: weights drawn on the host, a gradient check, samples. */
+/* Rough seconds of a whole case on a GPU: drawing the weights on the host, the gradient check and the samples. */
 double pb_train_case_device_seconds(const pb_case *c);
-/* Rough seconds of one step of it. */
+/* Rough seconds of one training step of the case on a GPU. */
 double pb_train_case_device_step(const pb_case *c);
 
 /* Checks the gradients and sets *error to a relative error. It runs forward, loss and backward without clipping. Then:

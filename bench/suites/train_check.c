@@ -1,5 +1,5 @@
-/* train_check.c - the steps between opening a trainer and timing it: the gradient check with its row, and a reset of
- * the memory counters. */
+/* train_check.c - checks the gradients of a case and emits the row of the check; resets the memory counters before
+ * timing, and emits peak memory afterwards. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* v4_step.h - how much sparse attention speeds up a whole training step of DeepSeek-V4's layers, from the rows of one
- * process. */
+/* v4_step.h - requirement V4-STEP: how much faster a whole training step of DeepSeek-V4's layers is with sparse than
+ * with dense attention, from the rows of one process. */
 #ifndef PB_V4_STEP_H
 #define PB_V4_STEP_H
 #include "bench/measure/measure.h"

@@ -28,7 +28,7 @@ unsigned pb_text_hash(const char *text);
  * Axes in excess of PB_AXES_SEEN count as varying. */
 enum { PB_AXES_SEEN = 48 };
 typedef struct pb_axes {
-    char suite[PB_AXIS_TEXT], name[PB_AXIS_TEXT]; /* of the first case */
+    char suite[PB_AXIS_TEXT], name[PB_AXIS_TEXT]; /* suite and name of the first case */
     bool names_vary;                              /* the cases differ in name */
     size_t cases;
     int n;

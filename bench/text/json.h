@@ -1,4 +1,5 @@
-/* json.h - reads run.json and compare.json, and cleans the user's words that are written to them. */
+/* json.h - reads run.json and compare.json, and removes credentials from the command-line words that are written to
+ * them. */
 #ifndef PB_JSON_H
 #define PB_JSON_H
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* markup.c - escapes text for Markdown and XML, and writes JUnit XML. */
+/* markup.c - escapes text for Markdown and XML, and writes test cases as JUnit XML. */
 #include "bench/text/markup.h"
 
 #include <string.h>
