@@ -1,4 +1,5 @@
-/* clip_test.c - tests known norms, the joint norm of several buffers, and what must stay unchanged bit for bit. */
+/* clip_test.c - tests gradient clipping: known norms, the joint norm of several buffers, buffers that must stay
+ * unchanged bit for bit, skipped steps, and errors. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

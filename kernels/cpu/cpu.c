@@ -36,7 +36,7 @@ static pb_cpuid ask(void)
     __get_cpuid(1, &a, &b, &c.ecx1, &d);
     __get_cpuid_count(7, 0, &a, &c.ebx7, &b, &d);
     __get_cpuid(0x80000001, &a, &b, &c.ecx81, &d);
-    /* Without OSXSAVE the instruction is illegal. */
+    /* The instruction xgetbv is illegal unless CPUID reports OSXSAVE (bit 27). */
     if (c.ecx1 & 1u << 27) __asm__ volatile("xgetbv" : "=a"(c.xcr0), "=d"(high) : "c"(0));
     return c;
 }

@@ -2,8 +2,8 @@
 #ifndef PB_MLA_LISTS_H
 #define PB_MLA_LISTS_H
 
-/* All kinds but FULL, CAUSAL and V4 never name the first, the last and every fifth row of kv. `prepare` fills rows that
- * no list names with NaN and infinities. */
+/* Only lists of the kinds FULL, CAUSAL and V4 may name the first, the last or every fifth row of kv. In the other kinds
+ * no list names these rows; `prepare` fills rows that no list names with NaN and infinities. */
 enum list_kind {
     FULL,      /* distinct random rows; -1 in slots from S_kv on */
     HOLES,     /* a quarter of the slots is -1, anywhere, and also the last eighth */

@@ -40,10 +40,10 @@ typedef struct pb_progress {
 /* A setting of the run that is recorded in the checkpoint. Keys that begin with "model." or "train." are reserved. */
 typedef struct pb_setting {
     const char *key, *value;
-    /* If true, resuming with another value is refused; if false, the difference is only reported. */
+    /* true: resuming with another value of this setting is refused; false: the difference is only reported. */
     bool fixed;
-    const char *absent; /* the value that a checkpoint without this setting had, which an older version of the program
-                           wrote; NULL: such a checkpoint differs */
+    const char *absent; /* value to assume for a checkpoint that lacks this setting, because an older version of the
+                           program wrote it; NULL: such a checkpoint counts as different */
 } pb_setting;
 
 typedef struct pb_checkpoint_options {
@@ -71,7 +71,7 @@ typedef struct pb_checkpoints pb_checkpoints;
 pb_status pb_checkpoints_open(const char *dir, const pb_checkpoint_options *o, pb_checkpoints **out);
 void pb_checkpoints_close(pb_checkpoints *c); /* NULL is allowed */
 
-/* The iteration that resuming with "latest" tries first; 0: the folder has no checkpoint. */
+/* Returns the iteration that resuming with "latest" tries first; 0: the folder has no checkpoint. */
 uint64_t pb_checkpoints_latest(const pb_checkpoints *c);
 
 typedef enum pb_save {

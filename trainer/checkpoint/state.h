@@ -13,7 +13,7 @@ pb_status pb_state_check(const char *where, const pb_safetensors *f, pb_trainer 
 /* Loads a file that pb_state_check has accepted. Host syncs. */
 pb_status pb_state_load(const pb_safetensors *f, pb_trainer *t);
 
-/* The digest of all weights that are not trained, computed from their contents in device memory. Host syncs. */
+/* Computes the digest of all weights that are not trained, from their contents in device memory. Host syncs. */
 pb_status pb_state_base(pb_trainer *t, pb_digest_text *out);
 
 /* Settings that are derived from the trainer's configuration: "model.*" (what is computed; fixed) and "train.*" (how it

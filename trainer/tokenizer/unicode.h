@@ -6,9 +6,9 @@
 /* Decodes the character at s and returns its length, 1 to 4 bytes. 0: no valid character begins there (surrogates and
  * overlong forms are invalid). */
 size_t pb_tok_char(const char *s, size_t n, uint32_t *cp);
-/* Length in bytes of the longest valid prefix. */
+/* Returns the length in bytes of the longest prefix of s that is valid UTF-8. */
 size_t pb_tok_valid(const char *s, size_t n);
-/* Index of the first byte of the character that ends at s + n. n > 0; s must be valid. */
+/* Returns the index of the first byte of the last character of s[0..n). n > 0; s must be valid UTF-8. */
 size_t pb_tok_char_before(const char *s, size_t n);
 /* Writes cp < 2^11 as UTF-8 and returns its length, 1 or 2. */
 size_t pb_tok_write_char(uint32_t cp, char out[2]);
