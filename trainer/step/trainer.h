@@ -131,21 +131,21 @@ pb_status pb_trainer_reserve(pb_trainer *t, int S);
 
 /* The functions from here to pb_trainer_clip_states read results from the device and are host syncs, except
  * pb_trainer_clip_groups and pb_trainer_clip_layer. */
-/* Weighted loss of the indexers in the last backward phase, divided by the same count as the loss; 0 if the indexers
+/* Reads the weighted loss of the indexers in the last backward phase, divided by the batch's count; 0 if the indexers
  * are not trained. */
 pb_status pb_trainer_index_loss(pb_trainer *t, double *loss);
-/* Loss of the last loss phase: the sum of the negative log likelihoods of the loss tokens, divided by the batch's
- * count. */
+/* Reads the loss of the last loss phase: the sum of the negative log likelihoods of the loss tokens, divided by the
+ * batch's count. */
 pb_status pb_trainer_loss(pb_trainer *t, double *mean);
-/* Negative log likelihood per token of the last batch, [B*S]; 0 where the mask is 0. */
+/* Reads the negative log likelihood of each token of the last batch, [B*S]; 0 where the mask is 0. */
 pb_status pb_trainer_nll(pb_trainer *t, float *nll);
-/* Counters and learning rate of the optimizer. */
+/* Reads the optimizer's state: its counters and the learning rate. */
 pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out);
-/* Number of groups whose gradients are clipped by a joint norm: one per layer and one for the other parameters, except
- * those without a trained tensor; 1 with the variant multi, 0 without clipping. */
+/* Returns the number of clip groups (the gradients of a group are clipped by their joint norm): one per layer and one
+ * for the other parameters, without groups that have no trained tensor; 1 with the variant multi, 0 without clipping. */
 int pb_trainer_clip_groups(const pb_trainer *t);
-/* The layer whose gradients form clip group `group`, 0 <= group < pb_trainer_clip_groups(t). -1: the group of the
- * parameters outside the layers, or the only group of the variant multi. */
+/* Returns the layer whose gradients form clip group `group`, 0 <= group < pb_trainer_clip_groups(t). -1: the group of
+ * the parameters outside the layers, or the only group of the variant multi. */
 int pb_trainer_clip_layer(const pb_trainer *t, int group);
 /* Downloads the results of the last clip phase to out[pb_trainer_clip_groups(t)]: first the layers' groups, then the
  * group of the other parameters. */
@@ -153,7 +153,7 @@ pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 
 const pb_train_config *pb_trainer_config(const pb_trainer *t);
 pb_model *pb_trainer_model(pb_trainer *t);
-/* Device memory [B*S,V] of the model's dtype. The loss phase overwrites the logits with their gradient. */
+/* Returns the logits: device memory [B*S,V] of the model's dtype. The loss phase overwrites them with their gradient. */
 const void *pb_trainer_logits(const pb_trainer *t);
 
 /* Allocated device memory by purpose, in bytes. */
