@@ -1,6 +1,6 @@
 /* gemm_kernel.h - the inner kernels: a tile of C, up to PB_MR rows by PB_NV vectors, stays in registers during the loop
- * over k. Each k takes PB_NV loads of B, one broadcast per row of A, and rows*PB_NV multiply-adds. The multiply-adds are
- * the limit. There is one kernel per number of rows, so that no row is padded. */
+ * over k. Each k takes PB_NV loads of B, one broadcast per row of A, and rows*PB_NV multiply-adds. The multiply-adds
+ * are the limit. There is one kernel per number of rows, so that no row is padded. */
 #ifndef PB_GEMM_KERNEL_H
 #define PB_GEMM_KERNEL_H
 #include "kernels/cpu/simd.h"

@@ -179,7 +179,7 @@ static inline float vf_sum(vf v)
     return s[0];
 }
 
-/* Selects the lanes of a where all mask bits are set, and the lanes of b where no mask bit is. */
+/* Returns, per lane, a if the lane of `mask` has all bits set, and b if it is 0. Other masks are not allowed. */
 static inline vf vf_select(vi mask, vf a, vf b)
 {
 #if defined(__AVX__) && !defined(__AVX512F__)

@@ -87,7 +87,7 @@ static const pb_dims edge[] = {
     {1, 130, 40, 2592, 64, 1, 0, 0},
     {1, 130, 1800, 64, 128, 1, 0, 1},
     {1, 33, 128, 512, 4096, 1, 0, 0},
-    {1, 2, 2080, 2080, 64, 1, 0, 1}, /* 17 tiles of features in pairs, the last one incomplete */
+    {1, 2, 2080, 2080, 64, 1, 0, 1}, /* 17 tiles of features, processed in pairs: the last pair has one tile */
     {0},
 };
 static const pb_dims grid[] = {{1, 256, 576, 576, 64, 1, 0, 0},  {1, 256, 1536, 576, 64, 1, 0, 0},
