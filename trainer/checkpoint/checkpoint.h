@@ -21,7 +21,7 @@
 #include "trainer/data/dataset.h"
 #include "trainer/step/trainer.h"
 
-/* Counters of a run that the host keeps in addition to the iteration. X(name, meaning) */
+/* Counters of a run that the host keeps in addition to the iteration. Each entry: X(name, meaning). */
 #define PB_COUNTER_MAP(X)                                                                                              \
     X(tokens, "token positions that were trained on")                                                                  \
     X(samples, "conversations, or rows of a stream, that were trained on")                                             \
@@ -48,7 +48,8 @@ typedef struct pb_setting {
 
 typedef struct pb_checkpoint_options {
     long save_interval; /* save every n steps; 0: only at the end of the run */
-    /* Retention. n > 0: checkpoints at multiples of n, and the newest one. 0: the two newest resume points. */
+    /* Selects the checkpoints that are kept. n > 0: those whose iteration is a multiple of n, and the newest one. 0:
+     * the two newest resume points. */
     long retain_interval;
     uint64_t last; /* number of steps of the run; a checkpoint is always saved after the last; 0: unknown */
     const pb_setting *settings; /* [nsettings]; like all pointers here, borrowed until pb_checkpoints_close */

@@ -12,7 +12,7 @@
 #include "kernels/clip/clip.h"
 #include "trainer/model/model.h"
 
-/* How gradients are clipped. X(enumerator, word of the command line, meaning) */
+/* The variants of gradient clipping. Each entry: X(enumerator, word on the command line, meaning). */
 #define PB_CLIP_MAP(X)                                                                                                 \
     X(NONE, "none", "no clipping")                                                                                     \
     X(SYNC, "sync", "one norm per layer; the host reads the sum of each buffer: one host sync per buffer")             \
@@ -25,7 +25,8 @@ typedef enum pb_clip_variant {
         PB_NCLIPS
 } pb_clip_variant;
 
-/* The keys that queries attend to in a V4 model. X(enumerator, word of the command line, meaning) */
+/* The keys that queries attend to in a DeepSeek-V4 model. Each entry: X(enumerator, word on the command line,
+ * meaning). */
 #define PB_ATTENTION_MAP(X)                                                                                            \
     X(AUTO, "auto", "sparse in models with an indexer, else dense")                                                    \
     X(DENSE, "dense", "attend to everything visible: in V4 the window and all compressed rows")                        \
@@ -37,8 +38,8 @@ typedef enum pb_attention_variant {
         PB_NATTENTIONS
 } pb_attention_variant;
 
-/* Whether the forward pass rounds V4's keys and values to FP8 and back, and the type of the block scales. X(enumerator,
- * word of the command line, meaning) */
+/* Selects whether the forward pass rounds DeepSeek-V4's keys and values to FP8 and back, and the type of the block
+ * scales. Each entry: X(enumerator, word on the command line, meaning). */
 #define PB_KV_QAT_MAP(X)                                                                                               \
     X(NONE, "none", "keys and values are not converted")                                                               \
     X(UE8M0, "ue8m0", "converted to e4m3 and back, with scales that are powers of two")                                \
@@ -142,7 +143,8 @@ pb_status pb_trainer_nll(pb_trainer *t, float *nll);
 /* Reads the optimizer's state: its counters and the learning rate. */
 pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out);
 /* Returns the number of clip groups (the gradients of a group are clipped by their joint norm): one per layer and one
- * for the other parameters, without groups that have no trained tensor; 1 with the variant multi, 0 without clipping. */
+ * for the other parameters. Groups without a trained tensor do not count. 1 with the variant multi, 0 without
+ * clipping. */
 int pb_trainer_clip_groups(const pb_trainer *t);
 /* Returns the layer whose gradients form clip group `group`, 0 <= group < pb_trainer_clip_groups(t). -1: the group of
  * the parameters outside the layers, or the only group of the variant multi. */
@@ -153,7 +155,7 @@ pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 
 const pb_train_config *pb_trainer_config(const pb_trainer *t);
 pb_model *pb_trainer_model(pb_trainer *t);
-/* Returns the logits: device memory [B*S,V] of the model's dtype. The loss phase overwrites them with their gradient. */
+/* Returns the logits [B*S,V], device memory of the model's dtype. The loss phase overwrites these by their gradient. */
 const void *pb_trainer_logits(const pb_trainer *t);
 
 /* Allocated device memory by purpose, in bytes. */
