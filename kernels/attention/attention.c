@@ -145,7 +145,7 @@ static const char axes[] = "BSHKDcpn";
 typedef struct shape {
     int B, S, H, K, D;
     int causal;
-    int pad;           /* elements; each tensor has a different multiple of `pad` as the gap between its tokens */
+    int pad;           /* unit of the gaps between tokens, in elements: each tensor has another multiple of it */
     int conversations; /* conversations packed into a row; 0: start is NULL */
     int unused[2];
 } shape;

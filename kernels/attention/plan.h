@@ -4,8 +4,8 @@
 #define PB_ATTENTION_PLAN_H
 #include <stddef.h>
 
-/* A task computes QUERIES queries of one head and processes the keys in tiles of KEYS. In tiles with masked pairs it
- * works in runs of RUN keys, so that it can skip the queries that attend to no key of a run. */
+/* A task computes QUERIES queries of one head and processes the keys in tiles of KEYS. A tile with masked pairs is
+ * processed RUN keys at a time, so that queries which attend to none of these keys can be skipped. */
 enum { QUERIES = 64, KEYS = 128, RUN = 16 };
 
 static inline int pb_attn_blocks(int S) { return (S + QUERIES - 1) / QUERIES; }

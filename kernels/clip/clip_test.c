@@ -136,7 +136,7 @@ static void multi_equals_the_three_phases(void **state)
     }
 }
 
-/* Every element is in exactly one slot, for sizes near multiples of the run length. */
+/* Every element is in exactly one slot, also for buffers that are slightly shorter or longer than whole slots. */
 static void slots_cover_a_buffer_once(void **state)
 {
     static float x[300000], partial[256];

@@ -127,8 +127,8 @@ PB_INLINE void pack_from(source s, const lanes *l, int n, const pb_mat *m, bool 
         for (int v = 0; v < n; v++) pack_across(s, l[v].to, l[v].ld, m, (size_t)l[v].first, l[v].width, (size_t)k, kc);
 }
 
-/* Packs the n groups of lanes l[0..n-1], for indices k .. k+kc-1 of K. `all`: lanes of the whole operand. `across`: true
- * if K is the operand's column index in memory; false if K is its row index. */
+/* Packs the n groups of lanes l[0..n-1], for indices k .. k+kc-1 of K. `all`: lanes of the whole operand. `across`:
+ * true if K is the operand's column index in memory; false if K is its row index. */
 static void pack_lanes(const lanes *l, int n, const pb_mat *m, bool across, int all, int k, int kc)
 {
     switch (source_of(m)) {

@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(32 * WARPS) bulk_kernel(pb_scatter_add_args a)
     extern __shared__ __align__(128) float row_of_x[];
     const size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x, threads = (size_t)gridDim.x * blockDim.x;
     for (int d = threadIdx.x; d < a.D; d += 32 * WARPS) row_of_x[d] = a.x[d];
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* orders the stores before TMA reads them */
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* makes the stores visible to TMA */
     __syncthreads();
     const uint32_t from = (uint32_t)__cvta_generic_to_shared(row_of_x);
     for (size_t s = thread; s < (size_t)a.S; s += threads) {
