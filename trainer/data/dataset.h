@@ -31,7 +31,7 @@ typedef enum pb_pack {
         PB_NPACKS
 } pb_pack;
 
-/* What happens to a conversation of more than S+1 tokens. Each entry: X(enumerator, word on the command line,
+/* The ways to treat a conversation of more than S+1 tokens. Each entry: X(enumerator, word on the command line,
  * meaning). */
 #define PB_LONG_MAP(X)                                                                                                 \
     X(CUT, "cut", "its first S+1 tokens are kept")                                                                     \

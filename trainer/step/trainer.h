@@ -96,13 +96,13 @@ enum {
 #undef PHASE
 extern const pb_fn pb_phases[PB_NPHASES];
 extern const char *const pb_phase_names[PB_NPHASES];
-/* Runs one whole step: all phases in order. A pb_fn. */
+/* Runs one whole step: all phases in order. It is a pb_fn. */
 pb_status pb_train_step(pb_ctx *ctx, void *self);
 /* pb_train_micro: forward, loss and backward, for each micro-batch of a step. pb_train_finish: clip and optimizer, once
  * at the end of the step. Both are pb_fn. */
 pb_status pb_train_micro(pb_ctx *ctx, void *self);
 pb_status pb_train_finish(pb_ctx *ctx, void *self);
-/* Runs the phases backward and clip, which is the work that the backward suite measures. A pb_fn. */
+/* Runs the phases backward and clip, which is the work that the backward suite measures. It is a pb_fn. */
 pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
 
 /* Checks a configuration without allocating anything. EINVAL: invalid or unsupported values. */

@@ -16,7 +16,7 @@ typedef struct pb_tok_norm {
     pb_tok_pattern pattern;
 } pb_tok_norm;
 
-/* What happens to the matches of a pattern and to the text between them. The names are those of tokenizer.json. */
+/* Says how the matches of a pattern and the text between them become pieces. The names are those of tokenizer.json. */
 typedef enum pb_tok_behavior {
     PB_CUT_REMOVED,
     PB_CUT_ISOLATED,
