@@ -141,7 +141,7 @@ const pb_impl pb_attention_bwd_cpu[] = {
 /* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs ------------------------------------ */
 
 static const char axes[] = "BSHKDcpn";
-/* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
+/* One shape in the tables below: a pb_dims whose numbers have names, in the order of `axes`. */
 typedef struct shape {
     int B, S, H, K, D;
     int causal;

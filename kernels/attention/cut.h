@@ -11,7 +11,7 @@
 #define PB_ATTENTION_CUT_H
 #include <stdbool.h>
 
-#ifndef PB_CUT_FN /* CUDA files define it before they include this header, to add __host__ __device__ */
+#ifndef PB_CUT_FN /* .cu files define it before they include this header, to add __host__ __device__ */
 #define PB_CUT_FN static inline
 #endif
 

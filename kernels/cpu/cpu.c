@@ -11,7 +11,7 @@ enum {
     V3_EBX7 = 1 << 3 | 1 << 5 | 1 << 8,                                  /* BMI1, AVX2, BMI2 */
     V3_XCR0 = 1 << 1 | 1 << 2,                                           /* XMM, YMM */
     V4_EBX7 = 1 << 16 | 1 << 17 | 1 << 28 | 1 << 30,                     /* AVX-512 F, DQ, CD, BW; VL is bit 31 */
-    V4_XCR0 = V3_XCR0 | 1 << 5 | 1 << 6 | 1 << 7                         /* k registers, upper halves, ZMM16 to 31 */
+    V4_XCR0 = V3_XCR0 | 1 << 5 | 1 << 6 | 1 << 7                         /* k0-7, upper halves of ZMM0-15, ZMM16-31 */
 };
 
 static bool has(uint32_t bits, uint32_t need) { return (bits & need) == need; }

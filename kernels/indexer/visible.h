@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifndef PB_INDEXER_FN /* CUDA files define it before they include this header, to add __host__ __device__ */
+#ifndef PB_INDEXER_FN /* .cu files define it before they include this header, to add __host__ __device__ */
 #define PB_INDEXER_FN static inline
 #endif
 

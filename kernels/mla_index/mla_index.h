@@ -30,7 +30,7 @@ typedef struct pb_mla_index_build_args {
 
 PB_DECLARE_OP(mla_index, build)
 
-#ifndef PB_MLA_INDEX_FN /* CUDA files define it before they include this header, to add __host__ __device__ */
+#ifndef PB_MLA_INDEX_FN /* .cu files define it before they include this header, to add __host__ __device__ */
 #define PB_MLA_INDEX_FN static inline
 #endif
 /* Returns slot w of the list of query i. pick: the T groups of this query, or NULL; start: start[b,i]. */

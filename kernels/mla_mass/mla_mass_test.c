@@ -72,7 +72,7 @@ static void check_sums(pb_ctx *ctx)
         }
         for (int h = 0; h < H; h++)
             sum += p.sink[h] == -INFINITY ? 0 : exp((double)p.sink[h] - (double)p.lse[t * H + h]);
-        CHECK_NEAR(sum, t == 1 ? H - 1 : H, 1e-4); /* query 1 has no visible key, and its head 0 has no sink */
+        CHECK_NEAR(sum, t == 1 ? H - 1 : H, 1e-4); /* query 1 has no visible key; its head 0 has no sink either */
         for (int j = 0; j < 33; j++) CHECK_NEAR(part[t * 33 + j], mass[t * W + 40 + j], 1e-6);
     }
     drop(&p);

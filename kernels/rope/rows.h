@@ -4,7 +4,7 @@
 #define PB_ROPE_ROWS_H
 #include "kernels/rope/rope.h"
 
-#ifndef PB_ROPE_FN /* CUDA files define it before they include this header, to add __host__ __device__ */
+#ifndef PB_ROPE_FN /* .cu files define it before they include this header, to add __host__ __device__ */
 #define PB_ROPE_FN static inline
 #endif
 

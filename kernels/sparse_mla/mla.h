@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-#ifndef PB_MLA_FN /* CUDA files define it before they include this header, to add __host__ __device__ */
+#ifndef PB_MLA_FN /* .cu files define it before they include this header, to add __host__ __device__ */
 #define PB_MLA_FN static inline
 #endif
 
