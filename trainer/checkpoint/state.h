@@ -4,8 +4,8 @@
 #include "trainer/checkpoint/index.h"
 #include "trainer/io/safetensors.h"
 
-/* Writes the file and makes it durable. *data: size and digest of the tensor data, the last part of the file, computed
- * from the bytes that were downloaded from the device. Host syncs. */
+/* Writes the state file and makes it durable. *data receives size and digest of the tensor data (the last part of the
+ * file), computed from the bytes that were downloaded from the device. Host syncs. */
 pb_status pb_state_write(pb_trainer *t, const pb_disk *disk, const char *path, pb_file_digest *data);
 /* Checks the tensors of a state file. EINVAL: a tensor is missing, unexpected, or of another shape or type; the message
  * begins with `where`. */
