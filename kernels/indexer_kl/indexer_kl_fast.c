@@ -72,7 +72,7 @@ pb_status PB_FAST(pb_indexer_kl_fwd)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* Returns the target y of slots j, j+1, ..., and 0 where the logarithm is clipped. */
+/* Returns, for slots j, j+1, ..., the target y, or 0 where ln p is clipped. */
 static vf unclipped_target(const query *q, int j)
 {
     const vf lp = lanes(q, q->score, j, 0) - q->top - q->log_sum;

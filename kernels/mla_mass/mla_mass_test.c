@@ -54,7 +54,7 @@ static pb_mla_mass_fwd_args args_of(const problem *p, int from, int n, float *ma
                                   .scale = 0.5f};
 }
 
-/* The masses of all slots and the weights of the sinks sum to the number of heads. */
+/* For each token, the masses of all slots plus the weights of the sinks must sum to the number of heads. */
 static void check_sums(pb_ctx *ctx)
 {
     problem p;

@@ -73,7 +73,7 @@ static const pb_dims edge[] = {
     {1, 40, 520, 96, 128, 1, 1, 1}, /* many panels of N */
     {1, 3, 48, 700, 512, 0, 0, 0},  /* K exceeds one block of the matrix product */
     {1, 70, 64, 256, 32, 0, 1, 1},  /* several blocks per row, several threads */
-    {1, 1, 19, 264, 64, 1, 1, 0},   /* one and a few tokens, with K a multiple of 8, for `fused` */
+    {1, 1, 19, 264, 64, 1, 1, 0},   /* this and the next shapes are for `fused`: up to 16 tokens, K % 8 == 0 */
     {1, 2, 9, 512, 128, 0, 0, 1},
     {1, 13, 30, 40, 64, 1, 0, 0},
     {1, 16, 8451, 16, 32, 1, 1, 0}, /* N so large that a warp of `fused` owns 4 rows */
