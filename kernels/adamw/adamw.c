@@ -9,8 +9,8 @@
 
 /* ---- reference in double precision ---------------------------------------------------------- */
 
-/* Returns the gradient scale s of adamw.h: the clip state's scale (1 if the gradients were scaled in place), or without
- * a clip state 1 / loss scale. */
+/* Returns the gradient scale s of adamw.h. With a clip state it is the state's scale, or 1 if the gradients were scaled
+ * in place before. Without a clip state it is 1 / loss scale. */
 static double scale_of(const pb_adamw_step_args *a, const pb_adamw_entry *e)
 {
     if (e->clip < 0) return a->loss_scale ? 1 / (double)a->loss_scale[0] : 1;

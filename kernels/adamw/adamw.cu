@@ -85,8 +85,8 @@ __device__ static inline void update_quad(const pb_adamw_entry &e, float *p, siz
     else *(uint2 *)((__nv_bfloat16 *)e.w + i) = make_uint2(pb_pack_pair(x.x, x.y), pb_pack_pair(x.z, x.w));
 }
 
-/* Returns the gradient scale s of adamw.h: the clip state's scale (1 if the gradients were scaled in place), or without
- * a clip state 1 / loss scale. */
+/* Returns the gradient scale s of adamw.h. With a clip state it is the state's scale, or 1 if the gradients were scaled
+ * in place before. Without a clip state it is 1 / loss scale. */
 __device__ static inline float scale_of(const pb_adamw_step_args &a, const pb_adamw_entry &e)
 {
     if (e.clip < 0) return a.loss_scale ? 1 / a.loss_scale[0] : 1;

@@ -1,5 +1,5 @@
-/* adamw_test.c - compares the AdamW step with PyTorch's results and with its formula over several steps, and tests
- * what a step must not change. */
+/* adamw_test.c - compares the AdamW step with PyTorch's results, and with the formula of adamw.h over several steps.
+ * Also tests weight decay, gradient scaling, skipped steps (which must change nothing) and errors. */
 #include <math.h>
 #include <string.h>
 

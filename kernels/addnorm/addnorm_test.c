@@ -1,5 +1,6 @@
-/* addnorm_test.c - tests of addnorm that the comparison with the reference does not cover: same bits as an addition and
- * rmsnorm, outputs in place, rounding of the sum, large outputs, errors. */
+/* addnorm_test.c - tests of addnorm that the comparison with the reference does not cover: it gives the bits of an
+ * addition followed by rmsnorm, outputs may overwrite inputs, the norm reads the rounded sum; also outputs large enough
+ * for streaming stores, and errors. */
 #include <string.h>
 
 #include "kernels/addnorm/addnorm.h"

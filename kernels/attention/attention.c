@@ -141,11 +141,11 @@ const pb_impl pb_attention_bwd_cpu[] = {
 /* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs ------------------------------------ */
 
 static const char axes[] = "BSHKDcpn";
-/* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
+/* One shape in the tables below: a pb_dims whose numbers have names, in the order of `axes`. */
 typedef struct shape {
     int B, S, H, K, D;
     int causal;
-    int pad;           /* elements; each tensor has a different multiple of `pad` as the gap between its tokens */
+    int pad;           /* unit of the gaps between tokens, in elements: each tensor has another multiple of it */
     int conversations; /* conversations packed into a row; 0: start is NULL */
     int unused[2];
 } shape;

@@ -1,5 +1,5 @@
-/* attention_impls.cuh - the CUDA implementations of attention, one per source file; attention.cu puts them into
- * lists. */
+/* attention_impls.cuh - declares the CUDA implementations of attention. Each has its own source file; attention.cu
+ * lists them. */
 #ifndef PB_ATTENTION_IMPLS_CUH
 #define PB_ATTENTION_IMPLS_CUH
 #include "kernels/attention/attention.h"

@@ -141,7 +141,7 @@ template <class T> __device__ inline rows_of<T> head_of(const void *p, size_t ld
     return {(const T *)p + (size_t)b * S * ld + (size_t)head * D, ld, S};
 }
 
-/* The work of this CTA: columns of the output from d0 on, rows of the tile from r0 on, batch row and head. */
+/* The work of this CTA. d0: first column of the output; r0: first row of the tile; b: batch row; head: head. */
 struct cta_work {
     int d0, r0, b, head;
 };

@@ -189,7 +189,7 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
     mask_scores(s, mine, seen, lo + (nt - 1) * KEYS);
     softmax_tile<KEYS / 8>(s, st, sl, keep);
     as_operand<KEYS / 8>(p, s);
-    /* Each iteration computes the scores of tile n, and multiplies the weights of tile n + 1 with its values. */
+    /* Each iteration computes the scores of tile n, and multiplies the weights and the values of tile n + 1. */
     for (int n = nt - 2; n >= 0; n--) {
         barrier_wait(&sm.k_full[at_k.stage], at_k.parity);
         if (G > 1) named_sync(ISSUE_TURN + wg, ISSUE_THREADS);
@@ -215,7 +215,7 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
             for (int e = 0; e < 4; e++) o[d][e] *= keep[e >> 1];
         as_operand<KEYS / 8>(p, s);
     }
-    /* The weights of tile 0 are multiplied with its values. */
+    /* The weights of tile 0 are multiplied with the values of tile 0. */
     barrier_wait(&sm.v_full[at_v.stage], at_v.parity);
     wgmma_fence();
     start_outputs<D>(o, p, advance_desc(v, at_v.stage * STAGE));

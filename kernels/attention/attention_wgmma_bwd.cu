@@ -457,8 +457,8 @@ __global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__
     shared<D> &sm = *reinterpret_cast<shared<D> *>(smem + (1024 - smem_address(smem) % 1024) % 1024);
     if (threadIdx.x == 0) {
         init(sm);
-        /* IN_ORDER: a CTA waits only for CTAs of lower number. An atomic counter numbers CTAs as they start, so all of
-         * those are already running, and no wait can deadlock. */
+        /* IN_ORDER: a CTA waits only for CTAs of lower number. An atomic counter numbers CTAs as they start, so all
+         * CTAs of lower number are already running, and no wait can deadlock. */
         sm.own = work_of_part(WAY == IN_ORDER ? atomicAdd(room.turns + room.count, 1) : (int)blockIdx.x, a, room);
     }
     if (threadIdx.x == 32)

@@ -11,13 +11,13 @@
 #define PB_ATTENTION_CUT_H
 #include <stdbool.h>
 
-#ifndef PB_CUT_FN /* device code defines it with __host__ __device__ */
+#ifndef PB_CUT_FN /* .cu files define it before they include this header, to add __host__ __device__ */
 #define PB_CUT_FN static inline
 #endif
 
 enum {
     PB_CUT_KEYS = 128,
-    PB_CUT_SMS = 132,  /* SMs counted at most, so that the workspace does not depend on the device */
+    PB_CUT_SMS = 132,  /* limit on the SMs that are counted, so that the workspace is equal on all devices */
     PB_CUT_ROUNDS = 2, /* parts per SM at most */
     PB_CUT_ENDS = 2,   /* fixed cost of a part in steps: start-up and storing its sums take 6 us, a step 3 us */
 };

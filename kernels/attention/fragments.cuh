@@ -1,5 +1,5 @@
-/* fragments.cuh - shared by the tensor-core kernels of attention: which keys a query attends to, and the online softmax
- * of scores in accumulator fragments (layout: cuda/mma.cuh). */
+/* fragments.cuh - for the tensor-core kernels of attention: computes which keys a query attends to, and the online
+ * softmax of scores in accumulator fragments (layout: cuda/mma.cuh). */
 #ifndef PB_ATTENTION_FRAGMENTS_CUH
 #define PB_ATTENTION_FRAGMENTS_CUH
 #include "kernels/attention/attention.h"

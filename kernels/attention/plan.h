@@ -4,8 +4,8 @@
 #define PB_ATTENTION_PLAN_H
 #include <stddef.h>
 
-/* A task computes QUERIES queries of one head and processes the keys in tiles of KEYS. In tiles with masked pairs it
- * works in runs of RUN keys, so that it can skip the queries that attend to no key of a run. */
+/* A task computes QUERIES queries of one head and processes the keys in tiles of KEYS. A tile with masked pairs is
+ * processed RUN keys at a time, so that queries which attend to none of these keys can be skipped. */
 enum { QUERIES = 64, KEYS = 128, RUN = 16 };
 
 static inline int pb_attn_blocks(int S) { return (S + QUERIES - 1) / QUERIES; }
@@ -19,9 +19,9 @@ static inline size_t pb_attn_bwd_tiles(int D)
     return (5 * QUERIES + 2 * KEYS) * pb_attn_width(D) + 2 * KEYS * QUERIES;
 }
 
-/* Returns into how many partial sums the backward pass divides dk and dv of each key head. One task computes each. With
- * few heads the number is large enough for 16 tasks altogether; it is at most one per four blocks of queries, because
- * writing and adding partial sums costs memory traffic. */
+/* Returns the number of partial sums of dk and dv per key head in the backward pass. One task computes each. The number
+ * is chosen so that at least 16 tasks exist. But a task gets at least four blocks of queries if there are as many,
+ * because writing and adding partial sums costs memory traffic. */
 static inline int pb_attn_parts(int B, int S, int H, int K)
 {
     const int blocks = H / K * pb_attn_blocks(S), most = (blocks + 3) / 4, want = (16 + B * K - 1) / (B * K);

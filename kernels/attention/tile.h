@@ -120,7 +120,7 @@ PB_INLINE void turn(vf *x)
 #undef HIGH
 #undef LOW
 
-/* vf_get and vf_put for any n: n <= 0 loads zeros or stores nothing, n > PB_VLEN means PB_VLEN. */
+/* Like vf_get and vf_put, but for any n: n <= 0 loads zeros or stores nothing; n > PB_VLEN counts as PB_VLEN. */
 PB_INLINE vf load_some(const void *p, size_t i, pb_dtype t, int n)
 {
     return n > 0 ? vf_get(p, i, t, n < PB_VLEN ? n : PB_VLEN) : vf_set(0);

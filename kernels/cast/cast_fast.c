@@ -1,5 +1,5 @@
-/* cast_fast.c - vectorised conversion of columns to f32; each thread converts a run of rows. Limited by memory
- * bandwidth. */
+/* cast_fast.c - vectorised conversion of columns to f32; each thread converts a range of consecutive rows. Limited by
+ * memory bandwidth. */
 #include "kernels/cast/cast.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"

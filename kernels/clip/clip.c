@@ -112,8 +112,8 @@ static pb_status sqsum_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Returns the loss scale of a test shape: a tensor that holds 48 if its axis c is 2 ("with a loss scale"), else
- * NULL. */
+/* Returns the argument loss_scale for a test shape: a tensor [1] with the value 48 if the shape has c = 2, else NULL
+ * (no loss scale). */
 static const float *bind_loss_scale(pb_binder *b, int c)
 {
     const float scale = 48;
@@ -227,7 +227,8 @@ const pb_op pb_op_clip_sqsum = {
     .tol = {[PB_F32] = 1e-6},
     .f32_only = true,
 };
-/* Axis c of the shapes below: 0: max_norm is Inf; 1: max_norm is below the norm; 2: as 1, with a loss scale. */
+/* Axis c of the shapes below: c = 0: max_norm is Inf; c = 1: max_norm is below the norm, so gradients are clipped;
+ * c = 2: like c = 1, and with a loss scale. */
 const pb_op pb_op_clip_reduce = {
     .name = "clip_reduce",
     .axes = "SDc",
@@ -241,7 +242,7 @@ const pb_op pb_op_clip_reduce = {
     .tol = {[PB_F32] = 1e-6},
     .f32_only = true,
 };
-/* Axis c of the shapes below: 1: the scale is not 1; 0: it is 1, so nothing is written. */
+/* Axis c of the shapes below: c = 1: the scale is not 1; c = 0: the scale is 1, so nothing is written. */
 const pb_op pb_op_clip_scale = {
     .name = "clip_scale",
     .axes = "SDc",
@@ -255,7 +256,7 @@ const pb_op pb_op_clip_scale = {
     .tol = {[PB_F32] = 0}, /* exact: the reference and the implementations both round one product once */
     .f32_only = true,
 };
-/* Axes of the shapes below: N: number of buffers; c: as in clip_reduce; a = 1: scale the buffers. */
+/* Axes of the shapes below: N: number of buffers; c: see pb_op_clip_reduce; a = 1: the op also scales the buffers. */
 const pb_op pb_op_clip_multi = {
     .name = "clip_multi",
     .axes = "NSDca",

@@ -1,4 +1,5 @@
-/* clip_test.c - tests known norms, the joint norm of several buffers, and what must stay unchanged bit for bit. */
+/* clip_test.c - tests gradient clipping: known norms, the joint norm of several buffers, buffers that must stay
+ * unchanged bit for bit, skipped steps, and errors. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,8 @@ static void six_buffers(float x[6][100], pb_clip_entry list[6])
     }
 }
 
-/* A norm of 10 and max_norm 1 give the scale 0.1. Wrong formulas give other scales: the squared norm 0.01, its fourth
- * root 0.316, one norm per buffer 0.245. */
+/* A norm of 10 and max_norm 1 must give the scale 0.1. Wrong formulas would give other scales: 0.01 with the squared
+ * norm, 0.316 with the square root of the norm, 0.245 with a separate norm per buffer. */
 static void joint_norm_ten_to_one_gives_a_tenth(void **state)
 {
     float x[6][100];
@@ -135,7 +136,7 @@ static void multi_equals_the_three_phases(void **state)
     }
 }
 
-/* Every element is in exactly one slot, for sizes near multiples of the run length. */
+/* Every element is in exactly one slot, also for buffers that are slightly shorter or longer than whole slots. */
 static void slots_cover_a_buffer_once(void **state)
 {
     static float x[300000], partial[256];

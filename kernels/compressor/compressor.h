@@ -46,7 +46,7 @@ typedef struct pb_compressor_fwd_args {
 
 typedef struct pb_compressor_bwd_args {
     const void *dc;       /* [B,G,D] dtype */
-    const void *a, *z;    /* the inputs of the forward pass, as described there */
+    const void *a, *z;    /* the a and z of the forward pass: pb_compressor_fwd_args */
     const float *ape;     /* [ratio,C] */
     const int32_t *start; /* as in the forward pass */
     void *da, *dz;        /* [B,S,C] in_dtype, out; tokens ldda, lddz apart; may be a, z */

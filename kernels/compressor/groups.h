@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifndef PB_COMPRESSOR_FN /* compressor.cu defines it to add __host__ __device__ */
+#ifndef PB_COMPRESSOR_FN /* .cu files define it before they include this header, to add __host__ __device__ */
 #define PB_COMPRESSOR_FN static inline
 #endif
 

@@ -11,7 +11,7 @@ enum {
     V3_EBX7 = 1 << 3 | 1 << 5 | 1 << 8,                                  /* BMI1, AVX2, BMI2 */
     V3_XCR0 = 1 << 1 | 1 << 2,                                           /* XMM, YMM */
     V4_EBX7 = 1 << 16 | 1 << 17 | 1 << 28 | 1 << 30,                     /* AVX-512 F, DQ, CD, BW; VL is bit 31 */
-    V4_XCR0 = V3_XCR0 | 1 << 5 | 1 << 6 | 1 << 7                         /* k registers, upper halves, ZMM16 to 31 */
+    V4_XCR0 = V3_XCR0 | 1 << 5 | 1 << 6 | 1 << 7                         /* k0-7, upper halves of ZMM0-15, ZMM16-31 */
 };
 
 static bool has(uint32_t bits, uint32_t need) { return (bits & need) == need; }
@@ -36,7 +36,7 @@ static pb_cpuid ask(void)
     __get_cpuid(1, &a, &b, &c.ecx1, &d);
     __get_cpuid_count(7, 0, &a, &c.ebx7, &b, &d);
     __get_cpuid(0x80000001, &a, &b, &c.ecx81, &d);
-    /* Without OSXSAVE the instruction is illegal. */
+    /* The instruction xgetbv is illegal unless CPUID reports OSXSAVE (bit 27). */
     if (c.ecx1 & 1u << 27) __asm__ volatile("xgetbv" : "=a"(c.xcr0), "=d"(high) : "c"(0));
     return c;
 }

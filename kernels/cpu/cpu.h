@@ -42,5 +42,5 @@ bool pb_cpu_is_v4(const pb_cpuid *c);
 #define PB_FAST_IMPLS(...)               PB_ISA_MAP(PB_FAST_ENTRY, __VA_ARGS__)
 
 /* Every op also needs its list of CUDA implementations. In a build without CUDA, backend_none.c
- * defines these lists empty. */
+ * defines each of them as an empty list. */
 #endif

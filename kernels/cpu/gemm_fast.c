@@ -29,7 +29,7 @@ typedef struct job {
 typedef struct block {
     int step, i, j, k, m, n, kc;
     float *shared;    /* packed panels of the shared operand */
-    bool first, last; /* whether this block is the first, and the last, along K for its block of C */
+    bool first, last; /* first: the first of the steps along K that add to this block of C; last: the last of them */
 } block;
 
 /* The terms that finish() adds to a tile of the product, and where it stores the sum. */

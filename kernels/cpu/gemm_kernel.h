@@ -1,12 +1,12 @@
 /* gemm_kernel.h - the inner kernels: a tile of C, up to PB_MR rows by PB_NV vectors, stays in registers during the loop
- * over k. Each k takes PB_NV loads of B, one broadcast per row of A, and rows*PB_NV multiply-adds, which are the limit.
- * There is one kernel per number of rows, so that no row is padded. */
+ * over k. Each k takes PB_NV loads of B, one broadcast per row of A, and rows*PB_NV multiply-adds. The multiply-adds
+ * are the limit. There is one kernel per number of rows, so that no row is padded. */
 #ifndef PB_GEMM_KERNEL_H
 #define PB_GEMM_KERNEL_H
 #include "kernels/cpu/simd.h"
 
-/* PB_MR: as many rows of accumulators as fit the register file together with PB_NV vectors of B and one of A. A panel
- * of A is never wider than a vector, so that packing stores whole vectors. */
+/* PB_MR is the largest number of rows whose accumulators fit the registers, next to PB_NV vectors of B and one of A. A
+ * panel of A is never wider than a vector, so that packing stores whole vectors. */
 #if defined(__AVX512F__)
 #define PB_MR_MAP(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
 enum { PB_MR = 14 };

@@ -70,10 +70,10 @@ PB_INLINE void transpose(vf v[PB_VLEN])
     }
 }
 
-/* ---- packing an operand whose stored rows run along K, or across K ----------------------------- */
+/* ---- packing an operand: pack_across if K is its column index in memory, pack_along if K is its row index ------ */
 
-/* Packs an operand whose stored rows run along K: to[k*ld + r] = m[row + r][col + k] for r < rows <= PB_VLEN, k <
- * cols. */
+/* Packs (and transposes) part of an operand whose column index is K: to[k*ld + r] = m[row + r][col + k] for
+ * r < rows <= PB_VLEN, k < cols. */
 PB_INLINE void pack_across(source s, float *to, size_t ld, const pb_mat *m, size_t row, int rows, size_t col, int cols)
 {
     for (int k = 0; k < cols; k += PB_VLEN) {
@@ -96,17 +96,16 @@ PB_INLINE void pack_across(source s, float *to, size_t ld, const pb_mat *m, size
     }
 }
 
-/* A run of up to PB_VLEN rows of A, or columns of B, inside a panel. */
+/* Up to PB_VLEN consecutive rows of A, or columns of B, inside a panel. One row or column is called a lane. */
 typedef struct lanes {
     float *to; /* element (k, r) goes to to[k*ld + r] */
     size_t ld;
     int first, width; /* index of the first lane in the whole operand; number of lanes */
 } lanes;
 
-/* Packs rows k .. k+kc-1 of an operand that is stored with one row for each index of K. l[0..n-1] name n groups of
- * adjacent columns that follow each other. All groups are packed in one pass, so that a stored row is read once, from
- * left to right. The function prefetches by itself, because consecutive rows are too far apart for the hardware
- * prefetcher. `all` is the number of columns of the operand. */
+/* Packs rows k .. k+kc-1 of an operand whose row index is K. l[0..n-1] are n adjacent groups of columns. All groups are
+ * packed in one pass, so that each row in memory is read once, from left to right. The explicit prefetch is needed
+ * because consecutive rows are too far apart for the hardware prefetcher. `all`: columns of the operand. */
 PB_INLINE void pack_along(source s, const lanes *l, int n, const pb_mat *m, int all, int k, int kc)
 {
     enum { AHEAD = 16 };
@@ -128,8 +127,8 @@ PB_INLINE void pack_from(source s, const lanes *l, int n, const pb_mat *m, bool 
         for (int v = 0; v < n; v++) pack_across(s, l[v].to, l[v].ld, m, (size_t)l[v].first, l[v].width, (size_t)k, kc);
 }
 
-/* Packs n runs of lanes and kc terms of K, from k on. `all` is the number of lanes of the operand. `across`: the stored
- * rows run along K. */
+/* Packs the n groups of lanes l[0..n-1], for indices k .. k+kc-1 of K. `all`: lanes of the whole operand. `across`:
+ * true if K is the operand's column index in memory; false if K is its row index. */
 static void pack_lanes(const lanes *l, int n, const pb_mat *m, bool across, int all, int k, int kc)
 {
     switch (source_of(m)) {

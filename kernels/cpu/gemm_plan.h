@@ -11,7 +11,7 @@
 #include "kernels/cpu/gemm.h"
 
 enum {
-    PB_GEMM_KC = 768,                /* longest run of K between two updates of C */
+    PB_GEMM_KC = 768,                /* most terms of a sum (indices of K) between two updates of C */
     PB_GEMM_SHARED = 1 << 20,        /* floats of the shared block: fits the last-level cache */
     PB_GEMM_SHARED_SERIAL = 1 << 17, /* the same limit for a serial product: fits the L2 of one core */
     PB_GEMM_TILE_BUFFER = 1 << 20,   /* floats of the f32 tile buffer for a bf16 C summed over several blocks of K */

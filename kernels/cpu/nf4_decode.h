@@ -54,7 +54,7 @@ static inline vf pb_nf4_levels(const uint8_t *q)
 #endif
 }
 
-/* Decodes elements [e, e+n), which lie in one block with this scale, to out[at .. at+n) of type t. */
+/* Decodes elements [e, e+n) of one block, whose scale is `scale`, to out[at .. at+n) of type t. */
 static inline void pb_nf4_decode_run(const uint8_t *q, size_t e, size_t n, float scale, void *out, size_t at,
                                      pb_dtype t)
 {

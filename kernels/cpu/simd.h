@@ -129,7 +129,8 @@ PB_INLINE void vf_put(void *p, size_t i, pb_dtype t, vf v, int n)
  * read. Element i must be aligned to the size of a vector. */
 enum { PB_STREAM_BYTES = 32 << 20 };
 
-/* True if an output of `bytes` is large enough to stream, and it and its rows of `row` bytes are aligned. */
+/* Returns true if an output of `bytes` bytes is large enough for streaming stores, and if its address and the length
+ * of its rows (`row` bytes) are multiples of a vector. */
 static inline bool pb_should_stream(const void *out, size_t bytes, size_t row)
 {
     return bytes >= PB_STREAM_BYTES && ((uintptr_t)out | row) % (sizeof(float) * PB_VLEN) == 0;
@@ -179,7 +180,7 @@ static inline float vf_sum(vf v)
     return s[0];
 }
 
-/* Selects the lanes of a where all mask bits are set, and the lanes of b where no mask bit is. */
+/* Returns, per lane, a if the lane of `mask` has all bits set, and b if it is 0. Other masks are not allowed. */
 static inline vf vf_select(vi mask, vf a, vf b)
 {
 #if defined(__AVX__) && !defined(__AVX512F__)

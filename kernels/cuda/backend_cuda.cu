@@ -17,7 +17,7 @@ struct cuda_state {
     unsigned char flush_value;
     double delay_cost;      /* seconds that an injected delay of 0 takes; 0: not measured yet */
     unsigned char *staging; /* page-locked host memory that staged uploads are copied from */
-    size_t staged;          /* bytes of it that the stream may not have read yet */
+    size_t staged;          /* bytes at the start of `staging` that the stream has possibly not read yet */
 };
 enum { STAGING = 64 << 10 };
 

@@ -17,11 +17,11 @@ pb_cuda_blas *pb_cuda_blas_of(const pb_ctx *ctx);
 
 /* Enqueues C = alpha A B (+ C) (+ bias) on ctx's stream, with cuBLASLt where it takes the arguments and otherwise with
  * pb_cuda_gemm_simt. A and B are both f32 (computed in true f32, not TF32) or both bf16 with f32 sums; a bf16 C is
- * rounded once. cuBLASLt adds only a bias of C's type, so for a bf16 C with a bias the bias is rounded to bf16 first,
- * into `room`: pb_cuda_bias_room(g) bytes of device memory, else NULL. Ignores g->workspace and g->serial.
+ * rounded once. cuBLASLt adds only a bias of C's type, so for a bf16 C the bias is first rounded to bf16, into `room`
+ * (pb_cuda_bias_room(g) bytes of device memory; NULL if that is 0). Ignores g->workspace and g->serial.
  * Deterministic: one algorithm per shape, and none that uses atomics. */
 pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, void *room);
-/* Enqueues a batch of products of equal shape in one call, as pb_cuda_gemm does one; g->bias must be NULL. */
+/* Like pb_cuda_gemm, for a batch of products of equal shape in one call; g->bias must be NULL. */
 pb_status pb_cuda_gemm_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch);
 size_t pb_cuda_bias_room(const pb_gemm *g);
 

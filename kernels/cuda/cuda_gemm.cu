@@ -43,8 +43,8 @@ template <> __device__ float element<nf4>(const operand &o, const float *level, 
 /* Returns the index of the matrix in its batch. A product with NF4 weights is never batched. */
 template <class B> __device__ size_t matrix_of() { return std::is_same<B, nf4>::value ? 0 : blockIdx.z; }
 
-/* Loads DEPTH terms from k0 on of TILE rows from i0 on into tile[k][i]; outside the operand it stores 0.
- * The loads are coalesced. */
+/* Loads rows i0 .. i0+TILE-1 and terms k0 .. k0+DEPTH-1 of an operand into tile[k][i]; elements outside the operand
+ * become 0. The loads are coalesced. */
 template <class T>
 __device__ void stage(const operand &o, const float *level, size_t first, int i0, int n, int k0, int K,
                       float (*tile)[ROW])

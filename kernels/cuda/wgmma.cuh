@@ -20,9 +20,9 @@
 
 /* The low word of wgmma's matrix descriptor: the address of an operand in shared memory. The high word is one constant
  * for all operands: groups of eight rows are 1024 bytes apart, with 128-byte swizzle.
- *     k_major_desc   K-major: row i of the tile is index i of M (or N), and K runs along the row, from `at` on
- *     mn_major_desc  MN-major: K runs down the rows of the tile, and M (or N) along a row; `half` is the distance in
- *                    bytes between runs of 64 elements of M (or N)
+ *     k_major_desc   K-major: tile row i is index i of M (or N), and its elements are consecutive indices of K
+ *     mn_major_desc  MN-major: tile row k is index k of K, and its elements are consecutive indices of M (or N);
+ *                    `half`: bytes from indices 0..63 of M (or N) to indices 64..127
  * A kernel computes a descriptor once. advance_desc() moves it by a constant number of bytes: one addition between two
  * products. */
 typedef uint32_t operand_desc;

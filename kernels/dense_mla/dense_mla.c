@@ -5,7 +5,7 @@
 #include "kernels/sparse_mla/mla_ops.h"
 
 static const char axes[] = "BSKHDVcw";
-/* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
+/* One shape in the tables below: a pb_dims whose numbers have names, in the order of `axes`. */
 typedef struct shape {
     int B, S, S_kv, H, D, V, causal, window;
     int unused[2];

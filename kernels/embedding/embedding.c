@@ -42,8 +42,8 @@ const pb_impl pb_embedding_bwd_cpu[] = {PB_FAST_IMPLS(pb_embedding_bwd){"ref", b
 
 /* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
-/* Axis a of the shapes below: 1: accumulate. In shapes with more tokens than V, several tokens share a row of the
- * table. */
+/* Axis a of the shapes below: a = 1: dtable is added to (accumulate). In shapes with more tokens than V, several tokens
+ * share a row of the table. */
 static const char axes[] = "BSVDa";
 static const pb_dims edge[] = {
     {2, 3, 11, 7}, {1, 5, 7, 1000, 1}, {2, 70, 50, 33, 0}, {1, 1, 1, 1, 0}, {2, 40, 1000, 64, 1}, {1, 33, 5, 576, 0},

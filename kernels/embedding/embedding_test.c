@@ -1,5 +1,6 @@
 /* embedding_test.c - tests of the table lookup that the comparison with the reference does not cover: ids outside the
- * table, order of the sums, number of threads, large outputs, errors. */
+ * table, the order in which gradients are summed, independence of the number of threads, outputs large enough for
+ * streaming stores, errors. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* arena.c - bump allocation in one block of device memory. */
+/* arena.c - allocates pieces of one block of device memory one after the other (bump allocation). */
 #include "kernels/engine/arena.h"
 
 void pb_arena_begin(pb_arena *a, pb_ctx *ctx) { *a = (pb_arena){.ctx = ctx}; }

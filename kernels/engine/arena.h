@@ -16,8 +16,8 @@ typedef struct pb_arena {
 } pb_arena;
 
 void pb_arena_begin(pb_arena *a, pb_ctx *ctx);
-pb_status pb_arena_commit(pb_arena *a);           /* zero-filled; ENOMEM: the message says how many bytes */
-void *pb_carve(pb_arena *a, size_t bytes);        /* aligned to PB_ARENA_ALIGN; 0 bytes or measuring: NULL */
+pb_status pb_arena_commit(pb_arena *a);           /* fills the block with zeros; ENOMEM: the message gives its size */
+void *pb_carve(pb_arena *a, size_t bytes);        /* aligned to PB_ARENA_ALIGN; NULL: first pass, or 0 bytes */
 void *pb_carve_packed(pb_arena *a, size_t bytes); /* like pb_carve, but directly after the previous piece, unaligned */
 void pb_arena_free(pb_arena *a);
 #ifdef __cplusplus

@@ -67,7 +67,7 @@ static void poison(const pb_bound *t, unsigned char *host)
 static void seed_values(const pb_bound *t, uint64_t seed, unsigned char *host)
 {
     bool whole = t->dtype == PB_I32 || t->dtype == PB_U8;
-#pragma omp parallel for collapse(2) /* over columns too: most tensors are one row */
+#pragma omp parallel for collapse(2) /* columns too, because most tensors have a single row */
     for (size_t r = 0; r < t->rows; r++)
         for (size_t c = 0; c < t->cols; c++) {
             double v = t->lo + (t->hi - t->lo) * pb_uniform(seed, r * t->cols + c);

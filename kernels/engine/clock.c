@@ -1,4 +1,4 @@
-/* clock.c - the host's monotonic clock. */
+/* clock.c - reads the host's monotonic clock, in seconds. */
 #define _POSIX_C_SOURCE 200809L
 #include "kernels/engine/clock.h"
 

@@ -71,9 +71,9 @@ typedef struct pb_counts {
     uint64_t allocs;          /* calls of pb_alloc */
 } pb_counts;
 
-/* How often each kernel is launched, by name: on a CPU an implementation of an op, counted when an op is called or
- * recorded; on a GPU the name that pb_cuda_launched() gets, counted when a kernel is launched or captured. The owner
- * sets ctx->tally to begin, and to NULL to end. */
+/* Counts per name how often a kernel is launched. On a GPU the name is the one given to pb_cuda_launched(), counted
+ * when a kernel is launched or captured. On a CPU it is an op and its implementation, counted when the op is called or
+ * recorded. The caller sets ctx->tally to start counting, and to NULL to stop. */
 enum { PB_TALLY_MOST = 128 };
 typedef struct pb_tally {
     int n;         /* names in use */
@@ -104,7 +104,7 @@ struct pb_ctx {
     void *priv;             /* owned by the backend */
     unsigned debug;         /* flags from the environment variable PB_DEBUG=sync,trace */
     pb_counts counts;
-    pb_tally *tally; /* counts launches by name; NULL, as a rule: they are not counted */
+    pb_tally *tally; /* counts launches per kernel name; NULL: launches are not counted per name */
 };
 enum { PB_DEBUG_SYNC = 1, PB_DEBUG_TRACE = 2 };
 

@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* X(enumerator, name in keys, bytes). The first PB_NFLOAT types are floating-point: each op has variants for them. */
+/* The types: X(enumerator, name in keys of results, bytes). The first PB_NFLOAT types are floating-point; ops support
+ * each of these. */
 #define PB_DTYPE_MAP(X)                                                                                                \
     X(F32, "f32", 4)                                                                                                   \
     X(BF16, "bf16", 2)                                                                                                 \

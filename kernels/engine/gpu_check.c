@@ -1,4 +1,5 @@
-/* gpu_check.c - the error messages for a GPU that is missing, too old or out of memory. */
+/* gpu_check.c - decides whether a GPU can be used, and writes the error message for a GPU that is missing, too old or
+ * out of memory. */
 #include "kernels/engine/gpu_check.h"
 
 pb_status pb_gpu_check_driver(int driver, int runtime)

@@ -1,4 +1,4 @@
-/* op.c - the table of ops, the selection of an implementation, and running it. */
+/* op.c - lists all ops, selects the implementation for a call, and runs it. */
 #include "kernels/engine/op.h"
 
 #include <stdio.h>

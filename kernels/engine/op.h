@@ -14,7 +14,7 @@ typedef struct pb_impl {
     const char *name; /* "ref" is the reference; NULL ends a list */
     pb_status (*run)(pb_ctx *ctx, const void *args);
     bool (*accepts)(const void *args);     /* NULL: takes every valid shape and dtype */
-    size_t (*workspace)(const void *args); /* bytes of ctx->scratch that it needs; NULL: none */
+    size_t (*workspace)(const void *args); /* bytes of ctx->scratch that `run` needs; NULL: none */
     bool (*available)(void);               /* true if this machine can run it, e.g. pb_cpu_has_avx512; NULL: always */
     bool varies;                           /* not deterministic: two runs may differ in the last bits */
 } pb_impl;
@@ -52,7 +52,7 @@ typedef struct pb_op {
      * of the forward op has the gradient dy, input x the gradient dx. */
     const struct pb_op *grad_of;
     const char *loss; /* with grad_of: name of the forward op's scalar output; its upstream gradient is 1 */
-    bool f32_only;    /* no tensor of this op has the type `dtype` */
+    bool f32_only;    /* true: all floating-point tensors of this op are f32, for any `dtype` */
     double grad_tol;  /* limit on the relative L2 error against central differences in f32; 0: 2e-3 */
 } pb_op;
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifndef PB_E4M3_FN /* device code defines it as __host__ __device__ */
+#ifndef PB_E4M3_FN /* .cu files define it before they include this header, to add __host__ __device__ */
 #define PB_E4M3_FN static inline
 #endif
 

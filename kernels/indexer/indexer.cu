@@ -1,5 +1,5 @@
-/* indexer.cu - the indexer's ops on the GPU: the kernels of quantize and pick, and for every op the list of
- * implementations, which are tried in order. */
+/* indexer.cu - the indexer's ops on the GPU: the kernels of the ops quantize and pick, and the list of implementations
+ * of every op. The first implementation in a list that accepts the arguments runs. */
 #include "kernels/indexer/indexer.cuh"
 #include "kernels/topk/topk.cuh"
 

@@ -155,7 +155,7 @@ pb_status PB_FAST(pb_indexer_pick)(pb_ctx *ctx, const void *args)
 /* ---- the op at: scores of listed groups ----------------------------------------------------------------- */
 
 typedef struct picked_tiles {
-    float *qt, *k, *u, *w; /* [D][wide], [KEYS][width], [KEYS][wide], [wide] */
+    float *qt, *k, *u, *w; /* qt [D][wide], k [KEYS][width], u [KEYS][wide], w [wide] */
     int slot[KEYS], group[KEYS];
 } picked_tiles;
 
@@ -216,7 +216,7 @@ pb_status PB_FAST(pb_indexer_at)(pb_ctx *ctx, const void *args)
 
 typedef struct bwd_tiles {
     picked_tiles at;
-    float *q, *dq, *dk, *dw; /* [H][width], [H][width], [KEYS][width], [wide] */
+    float *q, *dq, *dk, *dw; /* q and dq [H][width], dk [KEYS][width], dw [wide] */
 } bwd_tiles;
 
 /* Replaces the products u = q.k by their gradients, and adds to dw (formulas: indexer.h). */

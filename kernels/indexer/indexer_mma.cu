@@ -10,7 +10,7 @@
 
 namespace
 {
-/* TILE groups and TOKENS queries per CTA of scores_kernel. */
+/* A CTA of scores_kernel processes TILE groups and TOKENS queries. */
 constexpr int TILE = 32 * INDEXER_WARPS, TOKENS = 32;
 
 template <int DP> struct stage {

@@ -97,7 +97,7 @@ template <int MT> __device__ inline void add_dq_tile(const bwd_smem<MT> &sm, int
     }
 }
 
-/* Adds x and y to to[0]. ORDERED: no other CTA writes there, so no atomics are needed. */
+/* Adds x to to->x and y to to->y. ORDERED: no other CTA writes to *to, so no atomics are needed. */
 template <bool ORDERED> __device__ inline void add_pair(float2 *to, float x, float y)
 {
     if (ORDERED) {

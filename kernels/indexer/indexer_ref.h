@@ -1,4 +1,5 @@
-/* indexer_ref.h - the reference implementations of the indexer's ops, for the tables in indexer.c. */
+/* indexer_ref.h - declares the reference implementations of the indexer's ops, which indexer.c puts into its lists of
+ * implementations. */
 #ifndef PB_INDEXER_REF_H
 #define PB_INDEXER_REF_H
 #include "kernels/indexer/indexer.h"

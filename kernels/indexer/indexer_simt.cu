@@ -55,7 +55,7 @@ __device__ inline float dot(const float *x, const float *y, int depth)
 }
 
 struct tiles {
-    float *k, *q, *part; /* [ROWS][ld], [HEADS][ld], [WARPS][ROWS] */
+    float *k, *q, *part; /* k [ROWS][ld], q [HEADS][ld], part [WARPS][ROWS] */
 };
 __device__ inline tiles tiles_of(float *smem, int D)
 {
@@ -123,7 +123,7 @@ template <class E> __global__ __launch_bounds__(INDEXER_THREADS) void at_kernel(
 /* ---- backward pass --------------------------------------------------------------------------------------------- */
 
 struct bwd_tiles {
-    float *k, *q, *dq, *du; /* [ROWS][ld], [HEADS][ld], [HEADS][ld], [HEADS][ROWS+1] */
+    float *k, *q, *dq, *du; /* k [ROWS][ld]; q and dq [HEADS][ld]; du [HEADS][ROWS+1] */
 };
 __device__ inline bwd_tiles bwd_tiles_of(float *smem, int D)
 {

@@ -135,7 +135,7 @@ static float decoded(uint8_t code)
     return (float)(ldexp(e ? 8 + m : m, (e ? e : 1) - 10) * (code & 0x80 ? -1 : 1));
 }
 
-/* Compares with PyTorch, and with kv_qat: codes times scales must have the same bits as its output. */
+/* Compares with PyTorch's codes, and with kv_qat: code times scale must have the same bits as the output of kv_qat. */
 static void check_quantized(pb_ctx *ctx)
 {
     enum { N = 9, D8 = 40 };

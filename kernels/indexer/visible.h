@@ -1,10 +1,11 @@
-/* visible.h - the groups that a query can see, and the number of queries whose scores the op pick holds at a time. */
+/* visible.h - computes which groups of tokens a query can see, and for how many queries at a time the op pick computes
+ * scores. */
 #ifndef PB_INDEXER_VISIBLE_H
 #define PB_INDEXER_VISIBLE_H
 #include <stddef.h>
 #include <stdint.h>
 
-#ifndef PB_INDEXER_FN /* device code defines it as __host__ __device__ */
+#ifndef PB_INDEXER_FN /* .cu files define it before they include this header, to add __host__ __device__ */
 #define PB_INDEXER_FN static inline
 #endif
 

@@ -96,7 +96,7 @@ enum kind {
     FULL, /* every slot has a group */
     /* every fifth slot and the last ones are -1 (early queries have few groups); their score and mass are NaN */
     HOLES,
-    NOTHING, /* every third query has no group, every third no mass */
+    NOTHING, /* a third of the queries list no group, another third list groups whose masses are all 0 */
     FAR,     /* scores so far apart that some logarithms are clipped; some masses are 0 */
 };
 static const char axes[] = "RKl";
@@ -233,7 +233,7 @@ const pb_op pb_op_indexer_kl_fwd = {
     .bind = fwd_bind,
     .prepare = fwd_prepare,
     .cost = fwd_cost,
-    .tol = {[PB_F32] = 1e-5}, /* logarithms of nearly equal numbers cancel */
+    .tol = {[PB_F32] = 1e-5}, /* the difference of nearly equal logarithms loses digits */
     .f32_only = true,
 };
 const pb_op pb_op_indexer_kl_bwd = {

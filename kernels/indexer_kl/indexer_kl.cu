@@ -39,7 +39,7 @@ __device__ inline query query_of(const float *score, const float *mass, const in
     for (int j = threadIdx.x; j < K; j += THREADS) {
         if (q.pick[j] < 0) continue;
         any = true;
-        top = fmaxf(top, q.score[j]); /* fmaxf drops a NaN; sum contains it */
+        top = fmaxf(top, q.score[j]); /* fmaxf drops a NaN; the sum still becomes NaN */
         total += q.mass[j];
     }
     q.top = block_max(top, room);

@@ -39,7 +39,7 @@ static query query_of(const float *score, const float *mass, const int32_t *pick
     query q = {.score = score + r * K, .mass = mass + r * K, .pick = pick + r * K, .K = K};
     vf top = vf_set(-INFINITY), total = {0}, sum = {0}, some = {0};
     for (int j = 0; j < K; j += PB_VLEN) {
-        top = vf_max(top, lanes(&q, q.score, j, -INFINITY)); /* vf_max may drop a NaN; sum contains it */
+        top = vf_max(top, lanes(&q, q.score, j, -INFINITY)); /* vf_max can drop a NaN; the sum still becomes NaN */
         total += lanes(&q, q.mass, j, 0);
         some += vf_select(masked(&q, j), vf_set(0), vf_set(1));
     }
@@ -72,7 +72,7 @@ pb_status PB_FAST(pb_indexer_kl_fwd)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* Returns the target y of slots j, j+1, ..., and 0 where the logarithm is clipped. */
+/* Returns, for slots j, j+1, ..., the target y, or 0 where ln p is clipped. */
 static vf unclipped_target(const query *q, int j)
 {
     const vf lp = lanes(q, q->score, j, 0) - q->top - q->log_sum;

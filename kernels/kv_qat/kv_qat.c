@@ -65,7 +65,8 @@ const pb_impl pb_kv_qat_fwd_cpu[] = {PB_FAST_IMPLS(pb_kv_qat_fwd){"ref", fwd_ref
 
 /* ---- op descriptor (pb_op): shapes, argument checks, inputs, costs ---------------------------- */
 
-/* Axes of the shapes below: b: block size; p: padding between rows, in elements; f: 1: PB_QAT_F32, 0: PB_QAT_UE8M0. */
+/* Axes of the shapes below: b: block size; p: padding between rows, in elements; f = 1: PB_QAT_F32; f = 0:
+ * PB_QAT_UE8M0. */
 static const char axes[] = "BSDRbpf";
 static const pb_dims edge[] = {
     {2, 3, 512, 64, 64},  {1, 5, 128, 0, 128, 0, 1}, {2, 3, 96, 32, 64, 8, 0}, {3, 3, 512, 64, 64, 16, 1},

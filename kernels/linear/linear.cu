@@ -10,7 +10,8 @@
 
 namespace
 {
-/* A CTA sums a run of at most RUN rows of dy. A run has more rows if MAX_RUNS limits the number of runs. */
+/* The rows of dy are divided into runs of consecutive rows; a CTA sums one run. A run has at most RUN rows, or more if
+ * there would otherwise be more than MAX_RUNS runs. */
 enum { LANES = 32, ROWS = 8, RUN = 64, MAX_RUNS = 64 };
 
 int runs_of(int T) { return T <= RUN ? 1 : T / RUN < MAX_RUNS ? (T + RUN - 1) / RUN : MAX_RUNS; }

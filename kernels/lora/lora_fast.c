@@ -1,5 +1,6 @@
-/* lora_fast.c - both LoRA passes as products of cpu/gemm.h; x and dx are each read once for all targets (lora_plan.h).
- * Memory-bound for small R, because R is the short dimension of nearly every product. */
+/* lora_fast.c - computes both LoRA passes with the matrix product of cpu/gemm.h. One product serves all targets, so x
+ * and dx are each read once (lora_plan.h). Memory-bound for small R, because R is a dimension of nearly every
+ * product. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/simd.h"

@@ -34,7 +34,7 @@ const pb_impl pb_mla_index_build_cpu[] = {PB_FAST_IMPLS(pb_mla_index_build){"ref
 /* ---- op descriptor (pb_op): shapes, argument checks, inputs, costs ---------------------------- */
 
 static const char axes[] = "BSTWwrnp";
-/* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
+/* One shape in the tables below: a pb_dims whose numbers have names, in the order of `axes`. */
 typedef struct shape {
     int B, S, T, W, window, ratio;
     int conversations; /* conversations packed into a row; 0: start is NULL */

@@ -22,7 +22,7 @@ extern "C" {
 
 typedef struct pb_mla_index_build_args {
     const int32_t *pick;  /* [B,S,T] top-k groups of an indexer, or any other numbers; NULL: groups 0 .. T-1 */
-    const int32_t *start; /* [B,S] first token of the query's conversation, or NULL */
+    const int32_t *start; /* [B,S] first token of the query's conversation (negative: 0); NULL: 0 for all */
     int32_t *idx;         /* [B,S,W], out */
     int B, S, T, W;
     int window, ratio;
@@ -30,7 +30,7 @@ typedef struct pb_mla_index_build_args {
 
 PB_DECLARE_OP(mla_index, build)
 
-#ifndef PB_MLA_INDEX_FN /* device code defines it with __host__ __device__ */
+#ifndef PB_MLA_INDEX_FN /* .cu files define it before they include this header, to add __host__ __device__ */
 #define PB_MLA_INDEX_FN static inline
 #endif
 /* Returns slot w of the list of query i. pick: the T groups of this query, or NULL; start: start[b,i]. */

@@ -47,7 +47,7 @@ static void packed_conversations_are_independent(void **state)
     build(*state, &(pb_mla_index_build_args){.idx = alone[0], .B = 1, .S = M, .T = T, .W = W, .window = 5, .ratio = 4});
     for (int i = 0; i < S; i++)
         for (int w = 0; w < 5 + T; w++) {
-            const int group = w - 5 - i / M * (M / 4); /* within the query's conversation; < 0: in the one before */
+            const int group = w - 5 - i / M * (M / 4); /* number in the query's conversation; < 0: a group before it */
             int32_t want = w < 5 ? alone[i % M][w] : group < 0 ? -1 : alone[i % M][5 + group];
             if (want >= 0) want += w < 5 ? start[i] : S - M + i / M * (M / 4);
             assert_int_equal(packed[i][w], want);

@@ -48,7 +48,7 @@ const pb_impl pb_mla_mass_fwd_cpu[] = {PB_FAST_IMPLS(pb_mla_mass_fwd, .workspace
 /* ---- op descriptor (pb_op): shapes, argument checks, inputs, costs -------------------------------------- */
 
 static const char axes[] = "BSKHDWfn";
-/* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
+/* One shape in the tables below: a pb_dims whose numbers have names, in the order of `axes`. */
 typedef struct shape {
     int B, S, S_kv, H, D, W, from, n; /* the masses of slots from .. from + n - 1 are computed */
     int unused[2];

@@ -54,7 +54,7 @@ static pb_mla_mass_fwd_args args_of(const problem *p, int from, int n, float *ma
                                   .scale = 0.5f};
 }
 
-/* The masses of all slots and the weights of the sinks sum to the number of heads. */
+/* For each token, the masses of all slots plus the weights of the sinks must sum to the number of heads. */
 static void check_sums(pb_ctx *ctx)
 {
     problem p;
@@ -72,7 +72,7 @@ static void check_sums(pb_ctx *ctx)
         }
         for (int h = 0; h < H; h++)
             sum += p.sink[h] == -INFINITY ? 0 : exp((double)p.sink[h] - (double)p.lse[t * H + h]);
-        CHECK_NEAR(sum, t == 1 ? H - 1 : H, 1e-4); /* query 1 has no visible key, and its head 0 has no sink */
+        CHECK_NEAR(sum, t == 1 ? H - 1 : H, 1e-4); /* query 1 has no visible key; its head 0 has no sink either */
         for (int j = 0; j < 33; j++) CHECK_NEAR(part[t * 33 + j], mass[t * W + 40 + j], 1e-6);
     }
     drop(&p);

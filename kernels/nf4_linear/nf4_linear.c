@@ -73,7 +73,7 @@ static const pb_dims edge[] = {
     {1, 40, 520, 96, 128, 1, 1, 1}, /* many panels of N */
     {1, 3, 48, 700, 512, 0, 0, 0},  /* K exceeds one block of the matrix product */
     {1, 70, 64, 256, 32, 0, 1, 1},  /* several blocks per row, several threads */
-    {1, 1, 19, 264, 64, 1, 1, 0},   /* one and a few tokens, with K a multiple of 8, for `fused` */
+    {1, 1, 19, 264, 64, 1, 1, 0},   /* this and the next shapes are for `fused`: up to 16 tokens, K % 8 == 0 */
     {1, 2, 9, 512, 128, 0, 0, 1},
     {1, 13, 30, 40, 64, 1, 0, 0},
     {1, 16, 8451, 16, 32, 1, 1, 0}, /* N so large that a warp of `fused` owns 4 rows */
@@ -87,7 +87,7 @@ static const pb_dims edge[] = {
     {1, 130, 40, 2592, 64, 1, 0, 0},
     {1, 130, 1800, 64, 128, 1, 0, 1},
     {1, 33, 128, 512, 4096, 1, 0, 0},
-    {1, 2, 2080, 2080, 64, 1, 0, 1}, /* 17 tiles of features in pairs, the last one incomplete */
+    {1, 2, 2080, 2080, 64, 1, 0, 1}, /* 17 tiles of features, processed in pairs: the last pair has one tile */
     {0},
 };
 static const pb_dims grid[] = {{1, 256, 576, 576, 64, 1, 0, 0},  {1, 256, 1536, 576, 64, 1, 0, 0},

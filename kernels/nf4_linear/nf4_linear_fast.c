@@ -7,7 +7,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/nf4_linear/nf4_linear_gemm.h"
 
-enum { FEW = 6 }; /* up to this many tokens decoding is most of the work */
+enum { FEW = 6 }; /* number of tokens up to which decoding the weight is most of the work */
 
 /* Computes acc[t] += x[t, k .. k+n-1] * w, where w is a vector of decoded weights. */
 PB_INLINE void add(const pb_nf4_linear_fwd_args *a, int T, size_t k, size_t n, vf w, vf *acc)

@@ -1,5 +1,5 @@
-/* nf4_linear_gemm.h - describes the matrix products of the forward pass and of dx as pb_gemm, with workspace NULL: to
- * compute the size of the workspace and to run the products. */
+/* nf4_linear_gemm.h - describes the two matrix products of the NF4 layer, forward pass and dx, as pb_gemm. `workspace`
+ * is left NULL: nf4_linear.c computes its size from the description; nf4_linear_fast.c sets it and runs the product. */
 #ifndef PB_NF4_LINEAR_GEMM_H
 #define PB_NF4_LINEAR_GEMM_H
 #include "kernels/cpu/gemm.h"

@@ -108,9 +108,9 @@ template <int TOKENS> __device__ inline part part_of(const task &t)
     return p;
 }
 
-/* Returns the element of W at which run `run` of a step begins; a row of a tile has two runs. For runs beyond the edge
- * of W it returns the last run, which is then multiplied by zeros of x or gives features that are not stored.
- * W_MN_MAJOR: the rows of W are the terms (dx). */
+/* A step decodes RUNS runs; a run is RUN consecutive elements of W, half a row of a tile. Returns the index of the
+ * first element of run `run`. For runs beyond the edge of W it returns the last run, which is then multiplied by zeros
+ * of x or gives features that are not stored. W_MN_MAJOR: the rows of W are the terms (dx). */
 template <bool W_MN_MAJOR> __device__ inline size_t run_at(const task &t, int feature0, int step, int run)
 {
     const int r = run % 128 / 2, f = feature0 + run / 128 * 64, k = step * TERMS, half = run % 2 * RUN;

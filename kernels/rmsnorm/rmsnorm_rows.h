@@ -16,7 +16,7 @@ PB_INLINE vf norm_weight(const float *w, int d, int n) { return w ? vf_get(w, d,
 typedef struct norm_fwd_row {
     const void *x, *r; /* [D]; r NULL: no residual */
     const float *w;    /* [D], or NULL: ones */
-    void *h, *y;       /* [D]; h = x + r may be x or r; NULL without r */
+    void *h, *y;       /* [D]; h receives x + r and may be x or r; it is NULL without r */
     int D;
     float eps;
     bool stream_h, stream_y;

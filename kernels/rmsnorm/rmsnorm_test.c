@@ -1,5 +1,5 @@
 /* rmsnorm_test.c - tests of RMSNorm that the comparison with the reference does not cover: constant rows, eps, outputs
- * in place, no weights, errors. */
+ * that overwrite inputs, w = NULL, errors. */
 #include <string.h>
 
 #include "kernels/rmsnorm/rmsnorm.h"

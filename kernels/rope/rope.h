@@ -79,8 +79,8 @@ typedef struct pb_rope_scaling {
     pb_rope_kind kind;
     double factor;               /* LINEAR, LLAMA3, YARN; > 0 */
     double original_len;         /* LLAMA3, YARN; tokens, > 0 */
-    double low_freq, high_freq;  /* LLAMA3; rotations, low_freq < high_freq */
-    double beta_fast, beta_slow; /* YARN; rotations, > 0 */
+    double low_freq, high_freq;  /* LLAMA3; rotations over original_len; low_freq < high_freq */
+    double beta_fast, beta_slow; /* YARN; rotations over original_len; > 0 */
     double attention;            /* YARN; > 0, factor of cos and sin */
     bool truncate;               /* YARN: the formula above has floor and ceil */
 } pb_rope_scaling;

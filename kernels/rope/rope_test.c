@@ -1,5 +1,5 @@
-/* rope_test.c - compares the rotary embedding with its formulas in double, and tests invariants of rotations. Each
- * check runs with every CPU implementation that this machine can run. */
+/* rope_test.c - compares the rotary embedding with its formulas in double, and tests what every rotation must satisfy,
+ * such as equal norms. Each check runs with every CPU implementation that this machine can run. */
 #include <string.h>
 
 #include "kernels/rope/rope.h"

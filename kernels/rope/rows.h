@@ -4,7 +4,7 @@
 #define PB_ROPE_ROWS_H
 #include "kernels/rope/rope.h"
 
-#ifndef PB_ROPE_FN /* rope.cu defines it to add __host__ __device__ */
+#ifndef PB_ROPE_FN /* .cu files define it before they include this header, to add __host__ __device__ */
 #define PB_ROPE_FN static inline
 #endif
 
@@ -23,7 +23,7 @@ typedef struct pb_rope_rows {
     pb_dtype dtype;
 } pb_rope_rows;
 
-/* Replaces each 0 that means a default by its value. */
+/* Returns r with defaults in place of the members that are 0: R, step, and the distances between sequences. */
 static inline pb_rope_rows pb_rope_defaults(pb_rope_rows r)
 {
     const size_t S = (size_t)r.S;
@@ -89,7 +89,7 @@ static inline pb_rope_rows pb_rope_bwd_rows(const pb_rope_bwd_args *a)
     return pb_rope_defaults(r);
 }
 
-/* Returns the position of token s of sequence b. Without `pos` it is less than P: the op's check ensures that. */
+/* Returns the position of token s of sequence b. If pos is NULL, it is below P, which the op's check ensures. */
 PB_ROPE_FN int pb_rope_position(const pb_rope_rows *r, size_t b, size_t s)
 {
     return r->pos ? r->pos[b * r->ldpos + s * (size_t)r->step] : r->first + (int)s * r->step;

@@ -1,7 +1,7 @@
 /* scatter.cu - y[idx[s],:] += x on a GPU; both implementations reduce in L2. Limited by L2's rate of f32 additions: 4 D
  * bytes per added row.
- *     red   a warp takes every n-th group of 32 additions. Its lanes hold up to 512 columns of x in registers. Each
- *           sends 16 bytes to neighbouring addresses, so that whole cache lines are written.
+ *     red   a warp takes every n-th group of 32 indices. Its lanes hold up to 512 columns of x in registers. Each lane
+ *           adds 16 bytes next to those of the lane before, so that a warp updates whole cache lines.
  *     bulk  (sm_90) a lane adds a whole row from shared memory with one TMA reduction. */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/scatter/scatter.h"
@@ -21,8 +21,8 @@ __device__ inline void reduce4(float *y, float4 x)
 #endif
 }
 
-/* Adds x to the listed rows, in up to STRIP columns from `first` on. D is a multiple of 4; x and y are aligned to 16
- * bytes. Each lane reads one of 32 indices. */
+/* Kernel of `red`: adds x to the rows that idx lists, in up to STRIP columns from `first` on. D is a multiple of 4; x
+ * and y are aligned to 16 bytes. A warp processes 32 indices at a time, of which each lane reads one. */
 __global__ void __launch_bounds__(32 * WARPS) red_kernel(pb_scatter_add_args a)
 {
     const int lane = (int)threadIdx.x % 32, first = (int)blockIdx.y * STRIP;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(32 * WARPS) bulk_kernel(pb_scatter_add_args a)
     extern __shared__ __align__(128) float row_of_x[];
     const size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x, threads = (size_t)gridDim.x * blockDim.x;
     for (int d = threadIdx.x; d < a.D; d += 32 * WARPS) row_of_x[d] = a.x[d];
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* orders the stores before TMA reads them */
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* makes the stores visible to TMA */
     __syncthreads();
     const uint32_t from = (uint32_t)__cvta_generic_to_shared(row_of_x);
     for (size_t s = thread; s < (size_t)a.S; s += threads) {

@@ -1,5 +1,5 @@
 /* scatter_test.c - tests of scatter_add that the comparison with the reference does not cover: rows listed several
- * times or never, no additions, errors. */
+ * times or never, an empty list of indices, errors. */
 #include "kernels/scatter/scatter.h"
 
 #include "tests/test.h"

@@ -173,8 +173,8 @@ static double pairs(const pb_mla *p)
     return p->B * n;
 }
 
-/* Returns the minimum memory traffic in bytes: q, o and kv `times` times, lse, and lists. times: 1 forward; 2 backward,
- * where each of these tensors has a gradient of the same size. */
+/* Returns the minimum memory traffic in bytes: lse, the key lists, and `times` times the bytes of q, o and kv. times is
+ * 1 in the forward pass, and 2 in the backward pass, where q, o and kv have gradients of the same size. */
 static double traffic(const pb_mla *p, int times)
 {
     const double lists = p->idx ? 4.0 * p->B * p->S * p->W : 0;

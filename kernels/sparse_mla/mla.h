@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-#ifndef PB_MLA_FN /* device code defines it with __host__ __device__ */
+#ifndef PB_MLA_FN /* .cu files define it before they include this header, to add __host__ __device__ */
 #define PB_MLA_FN static inline
 #endif
 
@@ -46,7 +46,7 @@ PB_MLA_FN pb_mla_keys pb_mla_keys_of(const pb_mla *p, int b, int i)
         k.list = p->idx + ((size_t)b * p->S + i) * p->W;
         return k;
     }
-    /* 64 bits: S_kv - S + i may leave the range of int before it is clipped */
+    /* 64 bits, because S_kv - S + i can exceed the range of int before it is clipped */
     const int64_t end = p->causal ? (int64_t)p->S_kv - p->S + i + 1 : p->S_kv;
     const int64_t first = p->window > 0 && end > p->window ? end - p->window : 0;
     k.first = (int)first;

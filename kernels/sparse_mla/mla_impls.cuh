@@ -1,5 +1,5 @@
-/* mla_impls.cuh - the CUDA passes that sparse_mla and dense_mla share, one per source file; sparse_mla.cu and
- * dense_mla.cu put them into lists. */
+/* mla_impls.cuh - declares the CUDA implementations that sparse_mla and dense_mla share. Each has its own source files;
+ * sparse_mla.cu and dense_mla.cu list them. */
 #ifndef PB_MLA_IMPLS_CUH
 #define PB_MLA_IMPLS_CUH
 #define PB_MLA_FN __host__ __device__ static inline

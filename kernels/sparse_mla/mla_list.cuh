@@ -5,14 +5,14 @@
 #include "kernels/sparse_mla/mla_impls.cuh"
 #include "kernels/sparse_mla/convert.h"
 
-/* Runs RUN, a pass on a pb_mla, on the op's arguments; OF converts these to a pb_mla. */
+/* Runs the pass RUN, which takes a pb_mla; OF converts the op's arguments to one. */
 template <pb_mla (*OF)(const void *), pb_status (*RUN)(pb_ctx *, const pb_mla *)>
 static pb_status pb_mla_on(pb_ctx *ctx, const void *args)
 {
     const pb_mla p = OF(args);
     return RUN(ctx, &p);
 }
-/* Calls ASK, an `accepts` or `workspace` function that takes a pb_mla, on the op's arguments; OF converts these. */
+/* Calls ASK, an `accepts` or `workspace` function that takes a pb_mla; OF converts the op's arguments to one. */
 template <class R, pb_mla (*OF)(const void *), R (*ASK)(const pb_mla *)> static R pb_mla_ask(const void *args)
 {
     const pb_mla p = OF(args);

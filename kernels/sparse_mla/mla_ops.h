@@ -8,7 +8,7 @@
 PB_FAST_DECLARE(pb_mla_fwd)
 PB_FAST_DECLARE(pb_mla_bwd)
 
-/* Defines op f_pass. lists: whether the family has key lists. The including file defines axes, edge, grid, device_grid
+/* Defines the op f_pass. lists: true if the op has key lists. The including file defines axes, edge, grid, device_grid
  * and
  *     static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
  * which sets the key lists of p (sparse_mla), or its causal and window (dense_mla). Arguments after `lists` initialise

@@ -1,11 +1,11 @@
-/* mla_sums.cuh - the f32 sums of dkv to which CTAs add: clearing them, and rounding them once to bf16. */
+/* mla_sums.cuh - clears the f32 sums of dkv, to which many CTAs then add, and afterwards rounds them to bf16. */
 #ifndef PB_MLA_SUMS_CUH
 #define PB_MLA_SUMS_CUH
 #include "kernels/sparse_mla/mla_tiles.cuh"
 
-/* Order of the columns in a row of sums. BY_QUADS: among every 16 columns, the four that thread t of a quad holds in
- * two neighbouring accumulator tiles (2t, 2t+1, 2t+8, 2t+9) are contiguous, at 4t, so that one 16-byte reduction adds
- * them. quad_column(k) is the column that is stored at position k of 16. */
+/* Order in which a row of sums stores its columns. BY_COLUMNS: ascending. BY_QUADS: in every 16 columns, thread t of a
+ * quad holds columns 2t, 2t+1, 2t+8 and 2t+9 in its accumulators; these are stored contiguously, from position 4t on,
+ * so that one 16-byte reduction adds them. quad_column(k) is the column that is stored at position k of the 16. */
 enum mla_order { BY_COLUMNS, BY_QUADS };
 __host__ __device__ static constexpr int quad_column(int k) { return k / 4 * 2 + k % 4 / 2 * 8 + k % 2; }
 

@@ -15,16 +15,16 @@ static inline size_t pb_mla_fwd_tiles(int D, int V)
 {
     return HEADS * (pb_mla_width(D) + pb_mla_width(V)) + KEYS * (HEADS + pb_mla_width(D));
 }
-/* Returns the workspace for the backward tiles of one thread, in floats: q, do and dq transposed, q and do, p and ds,
- * rows of kv, rows of dkv. */
+/* Returns the workspace for the backward tiles of one thread, in floats: transposed copies of q, do and dq; q and do
+ * again, not transposed; p and ds; rows of kv; rows of dkv. */
 static inline size_t pb_mla_bwd_tiles(int D, int V)
 {
     return HEADS * (3 * pb_mla_width(D) + 2 * pb_mla_width(V)) + KEYS * (2 * HEADS + 2 * pb_mla_width(D));
 }
 
-/* Returns the number of partial sums of dkv per batch row in the backward pass. One task computes each: enough for
- * 16 tasks, with at least four tokens per task. All sums take at most 256 MB, unless one per batch row already needs
- * more. */
+/* Returns the number of partial sums of dkv per batch row in the backward pass. One task computes each. The number
+ * gives at least 16 tasks, but it is lower if a task would get fewer than four tokens, or if all partial sums together
+ * would exceed 256 MB. It is at least 1. */
 static inline int pb_mla_parts(int B, int S, int S_kv, int D)
 {
     const size_t room = ((size_t)1 << 26) / ((size_t)B * S_kv * pb_mla_width(D));

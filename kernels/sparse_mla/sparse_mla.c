@@ -83,7 +83,7 @@ static const int32_t *bind_lists(pb_binder *b, const pb_mla *p, enum list_kind k
 /* ---- op descriptors (pb_op) and shapes ------------------------------------------------------------------ */
 
 static const char axes[] = "BSKHDVWl";
-/* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
+/* One shape in the tables below: a pb_dims whose numbers have names, in the order of `axes`. */
 typedef struct shape {
     int B, S, S_kv, H, D, V, W;
     enum list_kind lists;

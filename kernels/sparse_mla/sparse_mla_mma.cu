@@ -68,7 +68,7 @@ __global__ __launch_bounds__(MLA_THREADS, 1) void fwd_kernel(const pb_mla p, int
     const mla_cta_work own = mla_heads_of<G>(p, blockIdx.x / blocks, (int)(blockIdx.x % blocks));
     const pb_mla_keys keys = pb_mla_keys_of(&p, own.b, own.i);
     const int row = threadIdx.x / 32 % G * 16 + pb_mma_lane() / 4, col = (int)threadIdx.x / 32 / G * NT * 8;
-    const int mine = threadIdx.x / SHARE; /* the row whose softmax this thread computes with others */
+    const int mine = threadIdx.x / SHARE; /* the row whose softmax this thread and SHARE - 1 others compute */
     const float sink = mine < own.n ? p.sink[own.h + mine] * MLA_LOG2E : 0;
     softmax_row st = {sink, sink == -INFINITY ? 0.0f : 1.0f}; /* the sink is the initial maximum, with weight 1 */
     float o[NT][4];

@@ -131,8 +131,8 @@ static void check_sinks(pb_ctx *ctx)
 }
 static void extreme_sinks(void **state) { on_each(*state, check_sinks); }
 
-/* Rows 1 and 2 of kv are equal, so a list with row 1 twice gives the same outputs as a list with both; dkv of row 1 is
- * then the sum of the two rows of dkv. */
+/* Rows 1 and 2 of kv are equal. So a list that names row 1 twice gives the same o as a list that names rows 1 and 2,
+ * and its dkv[1] is the sum of dkv[1] and dkv[2] of the other list. */
 static int32_t named_twice(const pb_mla *p, int b, int i, int w)
 {
     static const int32_t row[] = {1, 4, 1, 0};

@@ -63,7 +63,7 @@ __device__ constexpr int second_part(int n) { return (n + PARTS) % (2 * PARTS); 
 template <int D> struct alignas(1024) shared {
     bf16 q[HEADS * D], k[2][KEYS * D];
     bf16 w[D == V ? 2 : 1][PANEL]; /* P1; at D 512 also P0 (at D 576 see left_weights) */
-    float2 state[2][HEADS];        /* per warpgroup and row: maximum, and sum of weights (last pair only) */
+    float2 state[2][HEADS];        /* per warpgroup and row: maximum; in the last pair also the sum of weights */
     uint16_t seen[2][KEYS / 16];   /* per block: one bit per slot, 1: not masked */
     alignas(4) bool moved[4];      /* per warp of `left`: true if its latest weights raised the maximum of a row */
     /* mbarriers; the comment at the top of the file says who arrives, and what each completed phase means. k_full and

@@ -48,7 +48,7 @@ const pb_impl pb_swiglu_bwd_cpu[] = {PB_FAST_IMPLS(pb_swiglu_bwd){"ref", bwd_ref
 
 /* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
-/* Axis y of the shapes below: 1: the backward pass also writes the activation. */
+/* Axis y of the shapes below: y = 1: the backward pass also writes the activation. */
 static const char axes[] = "BSIy";
 static const pb_dims edge[] = {
     {2, 3, 7, 1}, {1, 5, 1000}, {2, 2, 1536, 1}, {3, 3, 64}, {1, 1, 1, 1}, {2, 70, 33, 0}, {1, 130, 96, 1}, {0},

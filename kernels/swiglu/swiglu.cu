@@ -1,6 +1,6 @@
 /* swiglu.cu - the gated activation on a GPU, one kernel launch per pass. A thread computes one vector of columns in
- * ROWS rows. Limited by memory bandwidth. Bytes per element of y of size e: forward 3e; backward 5e, or 6e with the
- * activation.
+ * ROWS rows. Limited by memory bandwidth. Bytes per element of y of size e: forward 3e; backward 5e, or 6e if it also
+ * writes y.
  *
  * In bf16, the fast exponential and division are used: their errors (1e-6) are far below the rounding of the result,
  * and the exact ones would take as long as the memory accesses. */
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-/* True if with `each` rows per thread there are still enough CTAs for all SMs. */
+/* Returns true if the grid has at least four CTAs per SM when each thread computes `each` rows. */
 static bool enough(pb_ctx *ctx, pb_tiles tiles, int rows, int each)
 {
     return (size_t)tiles.chunks * (rows / each) >= 4 * (size_t)pb_cuda_device_of(ctx)->sms;

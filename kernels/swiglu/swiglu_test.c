@@ -1,5 +1,5 @@
 /* swiglu_test.c - tests of SwiGLU that the comparison with the reference does not cover: known values, saturation of
- * the sigmoid, outputs in place, large outputs, errors. */
+ * the sigmoid, gradients that overwrite inputs, outputs large enough for streaming stores, errors. */
 #include <string.h>
 
 #include "kernels/swiglu/swiglu.h"

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifndef PB_TOPK_FN /* device code defines it as __host__ __device__ */
+#ifndef PB_TOPK_FN /* .cu files define it before they include this header, to add __host__ __device__ */
 #define PB_TOPK_FN static inline
 #endif
 

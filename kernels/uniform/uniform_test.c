@@ -1,5 +1,5 @@
 /* uniform_test.c - tests of the seeded values that the comparison with the reference does not cover: the generator is
- * splitmix64, ranges of the sequence, distribution, no values. */
+ * splitmix64, a part of a sequence has the same values as the whole, the values are uniform, and n = 0. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

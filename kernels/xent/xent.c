@@ -37,7 +37,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
             nll = s.max - pb_load(a->logits, row + a->target[t], a->dtype) + log(s.sum);
         }
         for (int v = 0; a->dlogits && v < a->V; v++) {
-            double d = nll; /* masked token: 0; invalid target: NaN */
+            double d = nll; /* nll and gradient are 0 for a masked token, NaN for an invalid target */
             if (counts && valid)
                 d = k * (exp(pb_load(a->logits, row + v, a->dtype) - s.max) / s.sum - (v == a->target[t]));
             pb_store(a->dlogits, row + v, a->dtype, d);

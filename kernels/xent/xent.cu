@@ -189,7 +189,7 @@ template <class T, bool VEC, bool GRAD> __global__ void __launch_bounds__(THREAD
 /* ---- implementation resident: a cluster of CTAs keeps a row in shared memory ------------------------------------ */
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#define CLUSTERS 0 /* pb_cuda_has_sm90 prevents launching the kernel on these architectures */
+#define CLUSTERS 0 /* no cluster instructions before sm_90; pb_cuda_has_sm90 prevents a launch of the kernel there */
 #else
 #define CLUSTERS 1
 #endif
@@ -236,7 +236,7 @@ template <class T, bool VEC> __global__ void __launch_bounds__(THREADS, 2) xent_
     raw *dx = (raw *)(a.dlogits + row * a.V) + first;
     const row_case r = row_case_of(a, row);
     float v[unit::n];
-    if (r.trivial) { /* the same branch in all CTAs of the cluster */
+    if (r.trivial) { /* all CTAs of the cluster take this branch together */
         if (rank == 0 && threadIdx.x == 0) a.nll[row] = r.value;
         fill<unit>(dx, n, r.value);
         return;

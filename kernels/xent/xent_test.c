@@ -1,5 +1,5 @@
 /* xent_test.c - tests of the masked cross-entropy that the comparison with the reference does not cover: known values,
- * extreme logits, masks, invalid targets, NaN, outputs in place, the loss scale, errors. */
+ * extreme logits, masks, invalid targets, NaN, a gradient that overwrites the logits, the loss scale, errors. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* block_gqa.c - the grouped-query attention block: supported settings, buffers, RoPE tables and FLOPs. */
+/* block_gqa.c - sets up the grouped-query attention block: checks settings, reserves buffers, makes the RoPE tables,
+ * and counts FLOPs. */
 #include "trainer/blocks/gqa.h"
 
 static pb_status check(const pb_train_config *c)

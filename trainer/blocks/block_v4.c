@@ -1,4 +1,5 @@
-/* block_v4.c - the DeepSeek-V4 attention block: supported settings, buffers, RoPE tables and FLOPs. */
+/* block_v4.c - sets up the DeepSeek-V4 attention block: checks settings, reserves buffers, makes the RoPE tables, and
+ * counts FLOPs. */
 #include "trainer/blocks/v4.h"
 
 static bool sparse(const pb_train_config *c) { return c->attention != PB_ATTENTION_DENSE; }

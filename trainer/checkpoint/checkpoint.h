@@ -21,7 +21,7 @@
 #include "trainer/data/dataset.h"
 #include "trainer/step/trainer.h"
 
-/* Counters of a run that the host keeps in addition to the iteration. X(name, meaning) */
+/* Counters of a run that the host keeps in addition to the iteration. Each entry: X(name, meaning). */
 #define PB_COUNTER_MAP(X)                                                                                              \
     X(tokens, "token positions that were trained on")                                                                  \
     X(samples, "conversations, or rows of a stream, that were trained on")                                             \
@@ -40,15 +40,16 @@ typedef struct pb_progress {
 /* A setting of the run that is recorded in the checkpoint. Keys that begin with "model." or "train." are reserved. */
 typedef struct pb_setting {
     const char *key, *value;
-    /* If true, resuming with another value is refused; if false, the difference is only reported. */
+    /* true: resuming with another value of this setting is refused; false: the difference is only reported. */
     bool fixed;
-    const char *absent; /* the value that a checkpoint without this setting had, which an older version of the program
-                           wrote; NULL: such a checkpoint differs */
+    const char *absent; /* value to assume for a checkpoint that lacks this setting, because an older version of the
+                           program wrote it; NULL: such a checkpoint counts as different */
 } pb_setting;
 
 typedef struct pb_checkpoint_options {
     long save_interval; /* save every n steps; 0: only at the end of the run */
-    /* Retention. n > 0: checkpoints at multiples of n, and the newest one. 0: the two newest resume points. */
+    /* Selects the checkpoints that are kept. n > 0: those whose iteration is a multiple of n, and the newest one. 0:
+     * the two newest resume points. */
     long retain_interval;
     uint64_t last; /* number of steps of the run; a checkpoint is always saved after the last; 0: unknown */
     const pb_setting *settings; /* [nsettings]; like all pointers here, borrowed until pb_checkpoints_close */
@@ -71,7 +72,7 @@ typedef struct pb_checkpoints pb_checkpoints;
 pb_status pb_checkpoints_open(const char *dir, const pb_checkpoint_options *o, pb_checkpoints **out);
 void pb_checkpoints_close(pb_checkpoints *c); /* NULL is allowed */
 
-/* The iteration that resuming with "latest" tries first; 0: the folder has no checkpoint. */
+/* Returns the iteration that resuming with "latest" tries first; 0: the folder has no checkpoint. */
 uint64_t pb_checkpoints_latest(const pb_checkpoints *c);
 
 typedef enum pb_save {

@@ -26,7 +26,8 @@ typedef struct pb_path {
 
 /* Writes "FOLDER/name" to *out. EINVAL: too long. */
 pb_status pb_checkpoint_path(pb_path *out, const char *folder, const char *name);
-/* The path of an iteration's folder. `suffix` NULL: the final name; else a temporary name that ends with it. */
+/* Writes the path of an iteration's folder to *out. `suffix` NULL: the final name; else a temporary name that ends with
+ * `suffix`. */
 pb_status pb_folder_path(const pb_checkpoints *c, uint64_t iteration, const char *suffix, pb_path *out);
 bool pb_folder_exists(const char *path);
 
@@ -38,7 +39,7 @@ typedef struct pb_iterations {
     size_t n;
 } pb_iterations;
 pb_status pb_folder_list(const pb_checkpoints *c, pb_iterations *out); /* the caller frees out->at */
-/* The iteration in the tracker; 0: no tracker exists. EINVAL: the tracker is not one line with a number. */
+/* Reads the iteration from the tracker; 0: no tracker exists. EINVAL: the tracker is not one line with a number. */
 pb_status pb_folder_tracker(const pb_checkpoints *c, uint64_t *out);
 /* Renames the folder `filled` to its final name, makes that durable, then updates the tracker. */
 pb_status pb_folder_publish(const pb_checkpoints *c, uint64_t iteration, const char *filled);

@@ -4,8 +4,8 @@
 #include "trainer/checkpoint/index.h"
 #include "trainer/io/safetensors.h"
 
-/* Writes the file and makes it durable. *data: size and digest of the tensor data, the last part of the file, computed
- * from the bytes that were downloaded from the device. Host syncs. */
+/* Writes the state file and makes it durable. *data receives size and digest of the tensor data (the last part of the
+ * file), computed from the bytes that were downloaded from the device. Host syncs. */
 pb_status pb_state_write(pb_trainer *t, const pb_disk *disk, const char *path, pb_file_digest *data);
 /* Checks the tensors of a state file. EINVAL: a tensor is missing, unexpected, or of another shape or type; the message
  * begins with `where`. */
@@ -13,7 +13,7 @@ pb_status pb_state_check(const char *where, const pb_safetensors *f, pb_trainer 
 /* Loads a file that pb_state_check has accepted. Host syncs. */
 pb_status pb_state_load(const pb_safetensors *f, pb_trainer *t);
 
-/* The digest of all weights that are not trained, computed from their contents in device memory. Host syncs. */
+/* Computes the digest of all weights that are not trained, from their contents in device memory. Host syncs. */
 pb_status pb_state_base(pb_trainer *t, pb_digest_text *out);
 
 /* Settings that are derived from the trainer's configuration: "model.*" (what is computed; fixed) and "train.*" (how it

@@ -55,8 +55,8 @@ static pb_status check(const pb_chat *c, pb_template family)
     return PB_OK;
 }
 
-/* True if Python's str.strip removes the character at s: White_Space and U+001C to U+001F. *len: its length in
- * bytes. */
+/* Returns true if Python's str.strip removes the character at s: if it has the property White_Space or is one of U+001C
+ * to U+001F. *len receives its length in bytes. */
 static bool blank(const char *s, size_t n, size_t *len)
 {
     uint32_t cp = 0;

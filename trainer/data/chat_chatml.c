@@ -144,7 +144,7 @@ static bool is_query(const pb_message *m)
     return !wrapped;
 }
 
-/* The default system message; NULL: none. */
+/* Returns the system message for a conversation that has none; NULL: no system message. */
 static const char *default_system(const pb_chat_options *o)
 {
     if (o->family == PB_TEMPLATE_BYTES) return NULL;

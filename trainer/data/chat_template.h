@@ -25,7 +25,7 @@ pb_status pb_chat_template_parse(const char *folder, const char *jinja, size_t j
                                  size_t config_n, pb_chat_template *out);
 /* The special tokens that begin and end the turns of a template; the list ends with NULL. */
 const char *const *pb_chat_template_marks(pb_template family);
-/* Checks that each token of pb_chat_template_marks is one token of the vocabulary. EINVAL: one is not, so the model
- * would see it as plain text. */
+/* Checks that the vocabulary has each token of pb_chat_template_marks. EINVAL: it lacks one, which the model would then
+ * see as plain text. */
 pb_status pb_chat_template_check(pb_template family, pb_tokenizer *t);
 #endif

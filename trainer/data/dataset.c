@@ -103,7 +103,7 @@ static void count_kept(const reading *r, size_t from, size_t counted)
     for (size_t i = from; i < s->n; i++) {
         c->tokens += pb_sample_positions(s, i);
         if (r->d->cfg.pack != PB_PACK_STREAM) continue;
-        c->tokens++; /* its first token is a target of the token before it in the stream */
+        c->tokens++; /* in a stream its first token is a target too, that of the token before it */
         c->counted += s->counted[s->first[i]];
     }
 }

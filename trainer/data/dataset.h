@@ -19,7 +19,7 @@
 #define PB_DATASET_H
 #include "trainer/data/encode.h"
 
-/* How conversations become rows. X(enumerator, word on the command line, meaning) */
+/* The ways to make rows of conversations. Each entry: X(enumerator, word on the command line, meaning). */
 #define PB_PACK_MAP(X)                                                                                                 \
     X(ON, "on", "several conversations a row, isolated from each other")                                               \
     X(OFF, "off", "one conversation a row")                                                                            \
@@ -31,7 +31,8 @@ typedef enum pb_pack {
         PB_NPACKS
 } pb_pack;
 
-/* Treatment of a conversation of more than S+1 tokens. X(enumerator, word on the command line, meaning) */
+/* The ways to treat a conversation of more than S+1 tokens. Each entry: X(enumerator, word on the command line,
+ * meaning). */
 #define PB_LONG_MAP(X)                                                                                                 \
     X(CUT, "cut", "its first S+1 tokens are kept")                                                                     \
     X(SPLIT, "split",                                                                                                  \
@@ -63,7 +64,7 @@ typedef struct pb_dataset_config {
 
 typedef struct pb_dataset_counts {
     pb_jsonl_counts lines;
-    size_t cut, split, dropped; /* conversations longer than a row, by what happened to them */
+    size_t cut, split, dropped; /* numbers of conversations longer than a row that were cut, split or dropped */
     size_t empty;               /* conversations left out, because they have no loss token */
     size_t elsewhere;           /* conversations in the part of the held_out split that is not read */
     size_t kept;                /* conversations kept: lines.samples = kept + dropped + empty + elsewhere */

@@ -5,7 +5,7 @@
 
 /* The loss masks. A token counts in the loss if all of its bytes are inside the bytes that the mask names; a token that
  * only overlaps them does not count, nor does a token without bytes. In every mask, a system or assistant message whose
- * "step_loss_mask" is not 1 does not count. X(enumerator, word on the command line, which bytes the mask names) */
+ * "step_loss_mask" is not 1 does not count. Each entry: X(enumerator, word on the command line, bytes it names). */
 #define PB_MASK_MAP(X)                                                                                                 \
     X(ASSISTANT, "assistant", "the text of every assistant message, and the token that ends it")                       \
     X(LAST_ASSISTANT, "last_assistant", "the text of the last assistant message, and the token that ends it")          \

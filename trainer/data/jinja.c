@@ -109,7 +109,7 @@ static pb_status head(pb_jinja *j, loop *l)
     return close_tag(j);
 }
 
-/* Replaces the items by those that satisfy the loop's `if` condition. */
+/* Replaces the items of a loop by those that satisfy the loop's `if` condition. */
 static pb_status take_items(pb_jinja *j, loop *l)
 {
     const size_t body = j->at;

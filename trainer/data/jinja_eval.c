@@ -322,7 +322,7 @@ static pb_status order(int sign, json_t *a, json_t *b, bool *out)
     return PB_OK;
 }
 
-/* Parses one comparison, whose left side is *out. *done: no comparison follows. */
+/* Parses a comparison whose left side is *out, and replaces *out by the result. *done: true if none follows. */
 static pb_status compare(pb_jinja *j, json_t **out, bool *done)
 {
     static const int signs[] = {

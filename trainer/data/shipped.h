@@ -8,8 +8,8 @@
  * tree. */
 const char *pb_shipped_path(char *buffer, size_t n);
 
-/* Opens a file of conversations as a stream of bytes (PB_PACK_STREAM) in rows of S tokens, of whose targets at least a
- * quarter count: byte tokenizer, template "bytes", mask "assistant", no bad lines. No other file is needed, and every
- * row is full. EPATH, EIO, EINVAL, ENOMEM as pb_dataset_open. The caller closes *out. */
+/* Opens a file of conversations as a stream (PB_PACK_STREAM) of full rows of S tokens. Uses the byte tokenizer, the
+ * template "bytes" and the mask "assistant", so that no other file is needed. Rows in which less than a quarter of the
+ * targets are loss tokens are left out. Errors as pb_dataset_open; a bad line is an error. The caller closes *out. */
 pb_status pb_byte_stream_open(const char *path, int S, uint64_t seed, pb_dataset **out);
 #endif

@@ -21,7 +21,7 @@ const pb_st_tensor *pb_hf_folder_take(pb_hf_folder *f, const char *name, const p
 
 /* The files that an index lists, each once. A file name must not contain a folder. Free with pb_hf_index_free. */
 typedef struct pb_hf_index {
-    void *root;        /* json_t of the whole text; owns the names */
+    void *root;        /* json_t of the parsed index file; owns the texts that `file` points to */
     const char **file; /* [n], sorted */
     size_t n;
 } pb_hf_index;

@@ -8,7 +8,7 @@
 typedef struct pb_hf_tensor {
     char name[96];
     pb_param *p;
-    int target; /* the pb_target whose rows of the parameter it holds; -1: none */
+    int target; /* the tensor holds the rows of this pb_target, such as q in qkv; -1: not those of a target */
     size_t first, n;
     int dims;
     size_t shape[2];

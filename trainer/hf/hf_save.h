@@ -8,7 +8,7 @@ typedef struct pb_hf_save_config {
     size_t shard; /* maximum bytes of weights per file, unless a single tensor is larger; 0: 5e9 */
     /* Tokenizer files and generation_config.json to copy. NULL: such files in the folder are left as they are. */
     const pb_hf_text *text;
-    /* Merges the adapters into the base, w + alpha/rank B A, and dequantises an NF4 base, for deployment. */
+    /* true: writes w + alpha/rank B A for a matrix with an adapter, and dequantises NF4 matrices (a merged export). */
     bool merge;
 } pb_hf_save_config;
 

@@ -1,4 +1,4 @@
-/* hf_text.h - the files of a Hugging Face folder that define tokenisation and generation. An export copies them
+/* hf_text.h - copies the files of a Hugging Face folder that define tokenisation and generation: an export takes them
  * unchanged from the original model. */
 #ifndef PB_HF_TEXT_H
 #define PB_HF_TEXT_H

@@ -72,7 +72,7 @@ pb_status pb_peft_save(pb_model *m, const char *dir, const char *base)
     char *path = NULL;
     if (m->cfg.tuning == PB_FULL) return pb_fail(PB_EINVAL, "%s: the model has no adapters to export", dir);
     PB_TRY(pb_make_folder(dir));
-    /* A configuration of an earlier export would not fit the new weights. */
+    /* Removed first: if this export fails halfway, no old adapter_config.json is next to the new weights. */
     PB_TRY(pb_folder_remove(dir, PB_PEFT_CONFIG));
     PB_TRY(pb_path_join(dir, PB_PEFT_WEIGHTS, &path));
     pb_status s = pb_peft_tensors(m, m->export_norms, m->export_norms, &list);

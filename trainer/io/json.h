@@ -1,4 +1,4 @@
-/* json.h - JSON files and texts whose root is an object (a thin layer over jansson). */
+/* json.h - reads and writes JSON files and texts whose root is an object, with jansson. */
 #ifndef PB_IO_JSON_H
 #define PB_IO_JSON_H
 #include <jansson.h>

@@ -19,7 +19,7 @@
 
 enum { PB_ST_MAX_DIMS = 8, PB_ST_MAX_HEADER = 100000000 };
 
-/* The element types. X(enumerator and name in the file, bytes per element) */
+/* The element types. Each entry: X(enumerator, which is also the name in the file, bytes per element). */
 #define PB_ST_DTYPE_MAP(X)                                                                                             \
     X(F64, 8)                                                                                                          \
     X(F32, 4)                                                                                                          \

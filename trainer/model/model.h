@@ -64,7 +64,7 @@ int pb_sample_align(const pb_geometry *g);
 pb_status pb_geometry_find(const char *name, const pb_geometry **out);
 extern const pb_geometry pb_geometries[]; /* terminated by an entry whose name is NULL */
 
-/* The parameters that a run trains. X(enumerator, word of the command line, meaning) */
+/* The choices of which parameters a run trains. Each entry: X(enumerator, word on the command line, meaning). */
 #define PB_TUNING_MAP(X)                                                                                               \
     X(FULL, "full", "every parameter is trained")                                                                      \
     X(LORA, "lora", "adapters are trained, and the norm gains of every layer unless fixed_norms")                      \

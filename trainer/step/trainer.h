@@ -12,7 +12,7 @@
 #include "kernels/clip/clip.h"
 #include "trainer/model/model.h"
 
-/* How gradients are clipped. X(enumerator, word of the command line, meaning) */
+/* The variants of gradient clipping. Each entry: X(enumerator, word on the command line, meaning). */
 #define PB_CLIP_MAP(X)                                                                                                 \
     X(NONE, "none", "no clipping")                                                                                     \
     X(SYNC, "sync", "one norm per layer; the host reads the sum of each buffer: one host sync per buffer")             \
@@ -25,7 +25,8 @@ typedef enum pb_clip_variant {
         PB_NCLIPS
 } pb_clip_variant;
 
-/* The keys that queries attend to in a V4 model. X(enumerator, word of the command line, meaning) */
+/* The keys that queries attend to in a DeepSeek-V4 model. Each entry: X(enumerator, word on the command line,
+ * meaning). */
 #define PB_ATTENTION_MAP(X)                                                                                            \
     X(AUTO, "auto", "sparse in models with an indexer, else dense")                                                    \
     X(DENSE, "dense", "attend to everything visible: in V4 the window and all compressed rows")                        \
@@ -37,8 +38,8 @@ typedef enum pb_attention_variant {
         PB_NATTENTIONS
 } pb_attention_variant;
 
-/* Whether the forward pass rounds V4's keys and values to FP8 and back, and the type of the block scales. X(enumerator,
- * word of the command line, meaning) */
+/* Selects whether the forward pass rounds DeepSeek-V4's keys and values to FP8 and back, and the type of the block
+ * scales. Each entry: X(enumerator, word on the command line, meaning). */
 #define PB_KV_QAT_MAP(X)                                                                                               \
     X(NONE, "none", "keys and values are not converted")                                                               \
     X(UE8M0, "ue8m0", "converted to e4m3 and back, with scales that are powers of two")                                \
@@ -95,13 +96,13 @@ enum {
 #undef PHASE
 extern const pb_fn pb_phases[PB_NPHASES];
 extern const char *const pb_phase_names[PB_NPHASES];
-/* Runs one whole step: all phases in order. A pb_fn. */
+/* Runs one whole step: all phases in order. It is a pb_fn. */
 pb_status pb_train_step(pb_ctx *ctx, void *self);
 /* pb_train_micro: forward, loss and backward, for each micro-batch of a step. pb_train_finish: clip and optimizer, once
  * at the end of the step. Both are pb_fn. */
 pb_status pb_train_micro(pb_ctx *ctx, void *self);
 pb_status pb_train_finish(pb_ctx *ctx, void *self);
-/* Runs the phases backward and clip, which is the work that the backward suite measures. A pb_fn. */
+/* Runs the phases backward and clip, which is the work that the backward suite measures. It is a pb_fn. */
 pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
 
 /* Checks a configuration without allocating anything. EINVAL: invalid or unsupported values. */
@@ -131,21 +132,22 @@ pb_status pb_trainer_reserve(pb_trainer *t, int S);
 
 /* The functions from here to pb_trainer_clip_states read results from the device and are host syncs, except
  * pb_trainer_clip_groups and pb_trainer_clip_layer. */
-/* Weighted loss of the indexers in the last backward phase, divided by the same count as the loss; 0 if the indexers
+/* Reads the weighted loss of the indexers in the last backward phase, divided by the batch's count; 0 if the indexers
  * are not trained. */
 pb_status pb_trainer_index_loss(pb_trainer *t, double *loss);
-/* Loss of the last loss phase: the sum of the negative log likelihoods of the loss tokens, divided by the batch's
- * count. */
+/* Reads the loss of the last loss phase: the sum of the negative log likelihoods of the loss tokens, divided by the
+ * batch's count. */
 pb_status pb_trainer_loss(pb_trainer *t, double *mean);
-/* Negative log likelihood per token of the last batch, [B*S]; 0 where the mask is 0. */
+/* Reads the negative log likelihood of each token of the last batch, [B*S]; 0 where the mask is 0. */
 pb_status pb_trainer_nll(pb_trainer *t, float *nll);
-/* Counters and learning rate of the optimizer. */
+/* Reads the optimizer's state: its counters and the learning rate. */
 pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out);
-/* Number of groups whose gradients are clipped by a joint norm: one per layer and one for the other parameters, except
- * those without a trained tensor; 1 with the variant multi, 0 without clipping. */
+/* Returns the number of clip groups (the gradients of a group are clipped by their joint norm): one per layer and one
+ * for the other parameters. Groups without a trained tensor do not count. 1 with the variant multi, 0 without
+ * clipping. */
 int pb_trainer_clip_groups(const pb_trainer *t);
-/* The layer whose gradients form clip group `group`, 0 <= group < pb_trainer_clip_groups(t). -1: the group of the
- * parameters outside the layers, or the only group of the variant multi. */
+/* Returns the layer whose gradients form clip group `group`, 0 <= group < pb_trainer_clip_groups(t). -1: the group of
+ * the parameters outside the layers, or the only group of the variant multi. */
 int pb_trainer_clip_layer(const pb_trainer *t, int group);
 /* Downloads the results of the last clip phase to out[pb_trainer_clip_groups(t)]: first the layers' groups, then the
  * group of the other parameters. */
@@ -153,7 +155,7 @@ pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 
 const pb_train_config *pb_trainer_config(const pb_trainer *t);
 pb_model *pb_trainer_model(pb_trainer *t);
-/* Device memory [B*S,V] of the model's dtype. The loss phase overwrites the logits with their gradient. */
+/* Returns the logits [B*S,V], device memory of the model's dtype. The loss phase overwrites these by their gradient. */
 const void *pb_trainer_logits(const pb_trainer *t);
 
 /* Allocated device memory by purpose, in bytes. */

@@ -27,7 +27,7 @@ struct pb_trainer {
     pb_model model;
     pb_ctx *ctx;
     const pb_block *block;
-    /* host memory: the block's state that all layers share; its state of each layer [L] */
+    /* Host memory of the attention block. block_state: shared by all layers; block_layers [L]: one struct per layer. */
     void *block_state, *block_layers;
     int S, T;        /* of the current batch: S tokens per row, T = B*S tokens in all */
     bool accumulate; /* see pb_trainer_accumulate */

@@ -126,8 +126,7 @@ static size_t search(const pb_tok_trie *t, const char *s, size_t n, size_t i, in
 }
 
 /* An occurrence that is rejected because of its flags or `plain` is still skipped as a whole: tokens that overlap it
- * are not found. White space that the previous token's rstrip covers may be the beginning of a token, which is
- * found. */
+ * are not found. But a token is found even if it begins in white space that the previous token's rstrip covers. */
 pb_status pb_added_next(const pb_added *added, pb_tok_scan *scan, size_t *a, size_t *b, int32_t *token)
 {
     size_t len = 0;

@@ -26,7 +26,7 @@ typedef struct pb_added {
     pb_tok_added *token;
     size_t n, room;
     pb_bytes texts;
-    pb_tok_trie raw, normalized; /* tokens searched before the normaliser and after it */
+    pb_tok_trie raw, normalized; /* tokens that are searched for before, after normalisation */
     pb_tok_pattern word;         /* matches a word character; compiled when the first single_word token is added */
 } pb_added;
 

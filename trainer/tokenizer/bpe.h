@@ -9,8 +9,8 @@ typedef struct
     int32_t prev, next; /* indices; -1: none */
 } pb_tok_symbol;
 
-typedef struct pb_tok_merge { /* a possible merge of symbol (uint32_t)order with its right neighbour */
-    uint64_t order;           /* rank << 32 | symbol; the smallest is merged first */
+typedef struct pb_tok_merge { /* a possible merge of two neighbouring symbols */
+    uint64_t order;           /* rank << 32 | index of the left symbol; the smallest is merged first */
     int32_t id;               /* the token that the merge yields */
 } pb_tok_merge;
 
@@ -23,8 +23,8 @@ typedef struct pb_bpe {
     pb_vocab vocab;
     bool byte_level, byte_fallback, ignore_merges, fuse_unk;
     int32_t unk;           /* id of unk_token; -1: none, unknown characters are an error */
-    int32_t byte[256];     /* byte-level: the token of each byte; -1: none */
-    int32_t fallback[256]; /* the tokens <0x00> to <0xFF>; -1: none */
+    int32_t byte[256];     /* byte-level vocabulary: id of the token of each byte; -1: no such token */
+    int32_t fallback[256]; /* byte_fallback: ids of the tokens <0x00> to <0xFF>; -1: no such token */
     /* scratch memory */
     pb_tok_symbol *symbol;
     size_t symbols_room;

@@ -1,4 +1,4 @@
-/* stages.c - normalises a text, and cuts it into words, as the normalisers and pre-tokenisers of a file prescribe. */
+/* stages.c - normalises a text and cuts it into words, with the normaliser and pre-tokeniser of a tokenizer.json. */
 #include "trainer/tokenizer/stages.h"
 
 void pb_stages_free(pb_stages *g)

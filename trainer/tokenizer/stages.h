@@ -5,8 +5,8 @@
 #include "trainer/tokenizer/unicode.h"
 
 enum { PB_TOK_MAX_STAGES = 16 };
-/* Maximum length of a normal form: 16 bytes per byte of the text, plus 64. Real normalisers need at most three per
- * byte. A malicious file could reach any length, because each Replace multiplies the output of the previous one. */
+/* Maximum length of a normal form: 16 bytes per byte of the text, plus 64. Real normalisers produce at most three bytes
+ * per byte. A malicious file could reach any length, because each Replace multiplies the output of the previous one. */
 enum { PB_TOK_FORM_TIMES = 16, PB_TOK_FORM_PLUS = 64 };
 
 typedef enum pb_tok_normalizer { PB_NORM_NFC, PB_NORM_PREPEND, PB_NORM_REPLACE } pb_tok_normalizer;
@@ -16,7 +16,7 @@ typedef struct pb_tok_norm {
     pb_tok_pattern pattern;
 } pb_tok_norm;
 
-/* Treatment of matches and of the text between them; the names are those of tokenizer.json. */
+/* Says how the matches of a pattern and the text between them become pieces. The names are those of tokenizer.json. */
 typedef enum pb_tok_behavior {
     PB_CUT_REMOVED,
     PB_CUT_ISOLATED,

@@ -11,7 +11,7 @@ enum { PB_TOK_MAX_TEMPLATE = 16 };
 typedef enum pb_tok_decoding {
     PB_DECODE_BLANKS,    /* the file has no decoder: token texts are written separated by spaces */
     PB_DECODE_BYTELEVEL, /* ByteLevel: token texts are decoded from the byte alphabet (unicode.h) */
-    PB_DECODE_CHAIN      /* the steps Replace, ByteFallback, Fuse and Strip, as far as the file has them */
+    PB_DECODE_CHAIN      /* those of the steps Replace, ByteFallback, Fuse and Strip that the file lists */
 } pb_tok_decoding;
 
 typedef struct pb_tok_decoder {

@@ -1,4 +1,5 @@
-/* unicode_new.c - looks up the characters and scripts that unicode.def lists. */
+/* unicode_new.c - looks up the characters and scripts of unicode.def: those whose properties differ between the Unicode
+ * versions of Hugging Face tokenizers, PCRE2 and utf8proc. */
 #include "trainer/tokenizer/unicode_new.h"
 
 #include <ctype.h>
