@@ -28,7 +28,7 @@ static inline void assert_same_param(const pb_param *x, const pb_param *y)
     if (x->master) assert_memory_equal(x->master, y->master, n * sizeof(float));
 }
 
-/* Changes the trained gains, as training would. */
+/* Changes the trained gains of the norms, so that they differ from their initial values as after training. */
 static inline void move_gains(pb_model *m)
 {
     for (int i = 0; i < m->n; i++)
