@@ -1,5 +1,6 @@
-/* fixture_suites.c - suites that work and fail on purpose, in place of bench/suites/suites.c. Linked with bench/main.c
- * they make the program bench_fixture, which cli_test.sh and other tests run. */
+/* fixture_suites.c - small suites for tests, which replace those of bench/suites/suites.c: some succeed, others crash,
+ * hang or fail on purpose. Linked with bench/main.c they make the program bench_fixture, which cli_test.sh and other
+ * tests run. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <signal.h>
@@ -71,7 +72,7 @@ static pb_status ask_too_much(pb_ctx *ctx)
 static void sleep_for_ever(void)
 {
     const pid_t parent = getppid();
-    alarm(200); /* longer than any test waits, so that no process stays for ever */
+    alarm(200); /* ends the process after 200 s, which is longer than any test waits for it */
     while (getppid() == parent || getenv("PB_UNKILLABLE")) pause(); /* pause() returns after a signal */
     _exit(1);
 }

@@ -1,4 +1,5 @@
-/* history_test.c - bench history: which sessions become a row, where their change points are, and every format. */
+/* history_test.c - tests of `bench history`: which sessions are in a row's history, where it shows change points, and
+ * every output format. */
 #include <sys/stat.h>
 
 #include "bench/history/history_formats.h"
@@ -62,7 +63,7 @@ static void write_baselines(void)
     f = open_in("base/exact/backward.csv");
     fputs(HEADER "\n2,baseline:r,cpu,1," KEY ",backward_time,s,lower,7,0,ok,\n", f);
     fclose(f);
-    f = open_in("base/m1/peers.csv"); /* not a baseline: its rows are those of runs */
+    f = open_in("base/m1/peers.csv"); /* not a baseline: its run_ids do not begin with "baseline:" */
     fputs(HEADER "\n2,r,m1,0," KEY ",backward_time,s,lower,7,0,ok,\n", f);
     fclose(f);
 }
@@ -118,7 +119,7 @@ static pb_history_opts options(void)
     return (pb_history_opts){.baselines = in("base"), .ascii = true, .rule = {0.01, 0.01}};
 }
 
-/* The output, which the caller frees; notes are appended. */
+/* Runs `bench history` and returns its output followed by its notes; the caller frees the text. */
 static char *history(pb_history_opts o)
 {
     capture c;

@@ -1,5 +1,6 @@
-/* measurer_test.c - the measurement loop on the scripted device: only the work is timed, sampling stops when it
- * should, and every failure is one error. */
+/* measurer_test.c - tests of the measurement loop on the scripted device of scripted.h: only the work is timed,
+ * sampling ends at the requested time or number of samples, and a failure of any call ends the measurement with its
+ * error. */
 #include "tests/bench/measure/measured.h"
 #include "bench/measure/slowdown.h"
 #include "bench/measure/time_slice.h"

@@ -1,5 +1,6 @@
-/* graph_requirement_test.c - the requirements that train the model `tiny`: they pass on correct code, notice gradients
- * that are clipped too far, emit no row after an interrupt, and fail when the disk is full. */
+/* graph_requirement_test.c - tests of the requirements F-GRAPH-BWD-001, 002 and 004, which train the model `tiny`: they
+ * pass on correct code, fail if gradients are clipped too far or NaN, emit no row after an interrupt, and report an
+ * error if the disk is full. */
 #include <fcntl.h>
 #include <omp.h>
 
