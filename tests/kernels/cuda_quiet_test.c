@@ -2,7 +2,7 @@
  * memory, load no code, create no stream and never synchronise. CUPTI reports every call of the CUDA driver; this test
  * counts the forbidden ones.
  *
- * On a machine without a GPU the test prints that there is none, and passes. */
+ * On a machine without a GPU the test prints why it cannot run, and passes. */
 #include <cupti.h>
 
 #include "tests/kernels/calls.h"

@@ -2,7 +2,7 @@
  * the right times; uploads keep their bytes. Every op also runs after a delay on two streams at once, which reveals an
  * op that does not use its context's stream.
  *
- * On a machine without a GPU the test prints that there is none, and passes. */
+ * On a machine without a GPU the test prints why it cannot run, and passes. */
 #include "kernels/engine/clock.h"
 #include "kernels/linear/linear.h"
 #include "kernels/rmsnorm/rmsnorm.h"

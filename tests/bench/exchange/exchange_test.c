@@ -1,5 +1,5 @@
-/* exchange_test.c - formats of other tools: `bench export` and `import`, Markdown and JUnit XML, compared with
- * golden files and with the rules of each format. scripts/peers/check_formats runs the real readers. */
+/* exchange_test.c - tests of other tools' formats (`bench export` and `bench import`, Markdown, JUnit XML): the output
+ * equals golden files and follows each format's rules. scripts/peers/check_formats reads it with the tools themselves. */
 #include <jansson.h>
 #include <math.h>
 

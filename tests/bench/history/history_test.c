@@ -33,7 +33,8 @@ static const char *in(const char *name)
 
 static void make_dir(const char *name) { assert_int_equal(mkdir(in(name), 0755), 0); }
 
-/* Values around 1 that alternate with period 3; 10 % more from session CHANGE_AT on. */
+/* Returns the value of a session: close to 1 in the first CHANGE_AT sessions, 10 % more from then on, with small
+ * differences of period 3 instead of noise. */
 static double value_of(int session) { return (session < CHANGE_AT ? 1 : 1.1) * (1 + 0.002 * (session % 3)); }
 
 static void put_session(FILE *f, int session, const char *key, const char *metric_unit_better, double value)

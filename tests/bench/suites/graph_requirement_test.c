@@ -12,7 +12,7 @@
 #include "tests/bench/emitter.h"
 #include "trainer/step/trainer.h"
 
-static float factor = 1; /* factor for all clipped gradients; NaN: only the first tensor is multiplied */
+static float factor = 1; /* every clipped gradient is multiplied by it; NaN: only the first tensor is */
 static int calls_left;   /* calls of pb_interrupted() until it returns true; 0: it never does */
 
 /* Replaces pb_trainer_clip_states(), which the requirements call after replaying the graph and before reading the
@@ -34,7 +34,7 @@ pb_status __wrap_pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out)
     return __real_pb_trainer_clip_states(t, out);
 }
 
-/* calls of pb_trainer_loss and pb_gradient_copy until one returns a NaN; 0: never */
+/* Calls of pb_trainer_loss (losses_left) and of pb_gradient_copy (copies_left) until one returns a NaN; 0: never. */
 static int losses_left, copies_left;
 
 pb_status __real_pb_trainer_loss(pb_trainer *t, double *out);

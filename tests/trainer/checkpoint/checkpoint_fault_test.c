@@ -307,7 +307,7 @@ static void files_of_other_checkpoints_are_refused(void **state)
     }
 }
 
-/* Whatever the tracker file contains, a complete checkpoint is loaded: the one that it names or, if the content is
+/* A complete checkpoint is loaded for any content of the tracker file: the one that it names or, if the content is
  * invalid, the newest one. */
 static void invalid_trackers_are_survived(void **state)
 {
