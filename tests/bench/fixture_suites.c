@@ -233,8 +233,8 @@ static double number(const char *name, double otherwise)
     return text ? atof(text) : otherwise;
 }
 
-/* FIXTURE_OUTLIER multiplies the first two samples. FIXTURE_NAP sleeps that many ms, FIXTURE_LACKS omits
- * kernel_time. */
+/* Runs a case of the suite `paired`. Three environment variables change it: FIXTURE_OUTLIER is a factor of the first
+ * two samples, FIXTURE_NAP the ms for which the process sleeps; if FIXTURE_LACKS is set, kernel_time is not emitted. */
 static pb_status run_paired(pb_ctx *real, const pb_case *c, const pb_suite_env *env)
 {
     static made_up m; /* too large for the stack */

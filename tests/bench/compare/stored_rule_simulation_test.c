@@ -48,7 +48,7 @@ typedef struct machine {
     int sessions, hosts; /* hosts 1: no pool */
 } machine;
 
-/* ---- one comparison -------------------------------------------------------------------------------- */
+/* ---- drawing the values of one comparison ------------------------------------------------------------ */
 
 typedef struct scene {
     char key[ROWS][64], host[MOST_SESSIONS + 1][16];
@@ -311,7 +311,7 @@ static void each_line(void (*use)(const char *line, void *user), void *user)
     }
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------- */
+/* ---- tests of the simulated rates ---------------------------------------------------------------------- */
 
 /* At most 1 % of the runs of unchanged code have a REGRESSED row. About 1 % have a row beyond the bound before the
  * confirmation; if none had, the bound would be too wide to find changes. With fewer than five sessions no row is

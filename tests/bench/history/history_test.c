@@ -146,7 +146,7 @@ static void complains(pb_history_opts o, const char *text)
     if (!strstr(pb_error(), text)) fail_msg("'%s' does not say '%s'", pb_error(), text);
 }
 
-/* ---- stored sessions ----------------------------------------------------------------------------- */
+/* ---- histories of the sessions stored in a baseline ---------------------------------------------- */
 
 static void a_change_is_shown_with_its_time_size_and_commits(void **state)
 {
@@ -192,7 +192,7 @@ static void the_smallest_change_and_alpha_can_be_chosen(void **state)
     says(history(o), (const char *const[]){"change_points=1 worse=1 better=0 alpha=0.05", NULL});
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------- */
+/* ---- histories of runs instead of stored sessions ------------------------------------------------ */
 
 static void runs_are_sessions_in_the_order_of_time(void **state)
 {
@@ -240,7 +240,7 @@ static void wrong_input_is_one_line(void **state)
     complains(o, "twice/b/results.csv:1: the header lacks the column");
 }
 
-/* ---- formats ------------------------------------------------------------------------------------- */
+/* ---- output formats of a history ----------------------------------------------------------------- */
 
 static void csv_marks_the_session_of_a_change(void **state)
 {
@@ -338,7 +338,7 @@ static void svg_draws_a_picture_for_each_row(void **state)
                                              "\n0.5 12.5 0.01002\n12.5 20.5 0.0110", "\n12.5 \"+10.0 %\"\n", NULL});
 }
 
-/* ---- sparklines ----------------------------------------------------------------------------------- */
+/* ---- sparklines (one character per session, its height shows the value) ---------------------------- */
 
 static void sparklines_have_eight_heights(void **state)
 {

@@ -167,7 +167,7 @@ static tally simulate(family *f, const noise *n, int m, int sessions, uint64_t s
     return t;
 }
 
-/* ---- the test ------------------------------------------------------------------------------------- */
+/* ---- tests of the rates of alarms and of changes found ---------------------------------------------- */
 
 static int scale = 1;
 

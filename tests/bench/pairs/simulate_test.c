@@ -113,8 +113,8 @@ static void differences_are_centred(void **state)
     assert_int_equal(r.resampled.alarms + r.resampled.improvements + r.resampled.undecided, 0);
     assert_int_equal(r.found, r.injected);
     free(z);
-    /* Subtracting the session's mean makes the standard deviation too small. The simulation corrects this: it multiplies
-     * by sqrt(n / (n-1)). */
+    /* Subtracting the session's mean makes the standard deviation too small. The simulation corrects this: it
+     * multiplies by sqrt(n / (n-1)). */
     z = record(1, 12, 0.05, 0.004, 15);
     simulate(z, 1, &(pb_sim_session){12, true}, 1, &o);
     CHECK_NEAR(z->found[0].sd, pb_sample_of(z->d[0], 12).sd * sqrt(12.0 / 11), 1e-12);

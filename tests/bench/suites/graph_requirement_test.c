@@ -209,8 +209,8 @@ static void a_cpu_does_not_judge_qlora(void **state)
     close_emitter(&s);
 }
 
-/* Runs the case that a GPU measures for F-GRAPH-BWD-001-QLORA, with a model small enough for a CPU: 50 steps; the row
- * has the losses but no verdict. */
+/* Runs the case that a GPU measures for F-GRAPH-BWD-001-QLORA, but with a small model and 50 steps, so that a CPU can
+ * run it. Its row has the losses; the requirement is not judged. */
 static void losses_of_a_case_are_compared(void **state)
 {
     double at10, at25, at50;
