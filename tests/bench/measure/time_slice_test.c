@@ -125,7 +125,7 @@ static void one_goes_on_alone_when_the_other_has_ended(void **state)
     }
 }
 
-/* A waiting process sends heartbeats, so that it is not taken for a hanging one. */
+/* A process that waits for its time slice sends heartbeats, so that the parent does not take it for a hanging one. */
 static void waiting_gives_signs_of_life(void **state)
 {
     ends e;

@@ -204,7 +204,7 @@ static void make_noise(family *f, int n, int pairs, double sd)
             f->d[i][k] = sd * 3.46 * (pb_uniform(5, (uint64_t)(i * MOST + k)) - 0.5); /* uniform, of this sd */
 }
 
-/* A row that is significant alone is not significant among 39 others. */
+/* A row that is significant when tested alone is not significant when tested jointly with 39 others. */
 static void the_family_raises_the_threshold(void **state)
 {
     (void)state;

@@ -137,7 +137,8 @@ static void noise_has_change_points_at_most_at_the_nominal_rate(void **state)
     }
 }
 
-/* 100 values are three windows, each with the nominal rate; 300 trials at 0.03 exceed 19 with probability 0.001. */
+/* A series of 100 values is tested in three windows, so its rate of false change points is three times the nominal rate
+ * of 0.01. With a rate of 0.03, more than 19 of 300 series have one with probability 0.001 only; 19 is the limit. */
 static void long_noise_has_the_rate_of_its_windows(void **state)
 {
     const pb_change_rule r = {0.01, 0};

@@ -166,7 +166,7 @@ static void an_interrupt_ends_the_requirements(void **state)
     assert_string_equal(status[2], "");
 }
 
-/* A row that cannot be written is a failure of the case and of the requirements. */
+/* If a row cannot be written to results.csv, the case and the requirements return an error. */
 static void a_full_disk_is_reported(void **state)
 {
     const pb_suite *backward = pb_suite_find("backward");

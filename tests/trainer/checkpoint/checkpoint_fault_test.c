@@ -1,5 +1,5 @@
-/* checkpoint_fault_test.c - checkpoints on a disk that fails at each of its calls in turn, and checkpoints that are
- * damaged after they were written. No state is lost and no damaged state is loaded. */
+/* checkpoint_fault_test.c - tests of checkpoints on a disk that fails at each of its calls in turn, and of checkpoints
+ * whose files are damaged afterwards: no saved state is lost, and no damaged state is loaded. */
 #include "tests/trainer/checkpoint/checkpoint_disk.h"
 
 static const char *const fault_names[] = {

@@ -1,5 +1,5 @@
-/* checkpoint_test.c - checkpoints of a training run: which of them are kept, and that a resumed run equals an
- * uninterrupted one bit for bit. */
+/* checkpoint_test.c - tests of the checkpoints of a training run: a resumed run equals an uninterrupted one bit for
+ * bit, and the right checkpoints are kept. */
 #include "tests/trainer/checkpoint/checkpoint_fixture.h"
 
 static const run_kind kinds[] = {

@@ -1,5 +1,5 @@
-/* trainer_clip_test.c - the clip phase in every variant: the resulting norm, the number of launches and host syncs,
- * and gradients or losses that are not finite. */
+/* trainer_clip_test.c - tests of the clip phase in every variant: the resulting norm, the number of kernel launches and
+ * host syncs, and that a step with gradients or a loss that is not finite is skipped. */
 #include "tests/trainer/step/trainer_fixture.h"
 
 static double joint_norm(pb_trainer *t, int layer)

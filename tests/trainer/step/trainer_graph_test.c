@@ -1,6 +1,6 @@
-/* trainer_graph_test.c - training steps with rows of different lengths: padding must not change the result, each
- * shape is captured as a graph once, a loss scale that is a power of two changes no bit, and one that overflows skips
- * the step. */
+/* trainer_graph_test.c - tests of training steps with rows of different lengths: padding does not change the result,
+ * each row length is recorded as a graph once, a loss scale that is a power of two changes no bit, and a loss scale
+ * with which gradients overflow makes the step be skipped. */
 #include "tests/trainer/step/trainer_fixture.h"
 #include "trainer/step/graphs.h"
 
