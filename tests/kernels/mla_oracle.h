@@ -80,7 +80,8 @@ static inline void mla_weigh(const pb_mla *p, mla_room *r, double *lse)
     }
 }
 
-/* Replaces dP in r->ds by dS, the gradient of the scores, and adds to the gradient of the sink. */
+/* Replaces dP (gradient of the softmax weights) in r->ds by dS, the gradient of the scores, and adds this token's terms
+ * to the gradient of the sink. */
 static inline void mla_weigh_back(const pb_mla *p, mla_room *r, const double *o, const double *lse, size_t head)
 {
     for (int h = 0; h < p->H; h++) {

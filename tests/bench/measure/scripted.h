@@ -32,7 +32,7 @@ typedef struct scripted {
     bool async;           /* the host runs ahead of the device, as with a GPU; false: the host works itself (CPU) */
     bool gpu;             /* the context reports a GPU */
     double enqueue;       /* host seconds to enqueue a call or a replay, before the device may begin it */
-    double marking;       /* seconds that an event record takes; on a CPU its time is the clock after these seconds */
+    double marking;       /* host seconds that an event record takes; on a CPU it reads the clock at their end */
     double recording;     /* seconds to record a graph */
     double waiting;       /* seconds that an injected delay takes in addition to its length */
     double shortest;      /* shortest time that an injected delay can take, seconds */

@@ -1,5 +1,5 @@
-/* model_test.h - makes small models with adapters on every target, and compares parameters, for the tests that write and
- * read models. */
+/* model_test.h - makes small models with adapters on every target, and compares parameters of two models, for the tests
+ * that write and read models. */
 #ifndef PB_MODEL_TEST_H
 #define PB_MODEL_TEST_H
 #include "tests/trainer/step/trainer_fixture.h"
