@@ -148,7 +148,7 @@ typedef struct reader {
     int command, argc, at;
     char **argv;
     void *fields;
-    bool shown_only; /* treats internal options as unknown */
+    bool shown_only; /* true: internal options (those without help) are rejected as unknown */
 } reader;
 
 static bool belongs(const pb_option_info *i, int command) { return i->commands & 1u << command; }
@@ -189,8 +189,8 @@ static pb_status take(reader *r, const pb_option_info *i, const char *name, cons
     return set(r->cli, &s, strcmp(i->type, "choice") == 0 ? present(r->cli, i->name, value) : value);
 }
 
-/* Converts the name in a long option such as "--min-time" (n bytes) to the name in the table of options: without dashes
- * at the start, "_" for "-", and the current spelling if it is an alias. */
+/* Converts a long option's name (`arg`, n bytes), such as "--min-time", to its name in the table of options, such as
+ * min_time: removes the leading dashes, replaces "-" by "_", and replaces an old spelling by the current one. */
 static const char *name_typed(const pb_cli *cli, const char *arg, size_t n, char out[PB_OPTION_TEXT])
 {
     snprintf(out, PB_OPTION_TEXT, "%.*s", (int)n - 2, arg + 2);

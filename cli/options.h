@@ -64,7 +64,7 @@ typedef struct pb_option_type {
 typedef struct pb_extra_options {
     bool (*known)(int command, const char *name, size_t n);
     pb_status (*set)(void *fields, const char *name, size_t n, const char *value);
-    /* Returns the i-th of these names, for hints and completion; NULL after the last. */
+    /* Returns the i-th name that `known` accepts, for hints and completion; NULL after the last. */
     const char *(*each)(int command, int i);
     /* Returns the i-th word that completes the value of `option`, an option of the table; NULL after the last. */
     const char *(*value)(const char *option, int i);

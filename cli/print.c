@@ -16,7 +16,7 @@ void pb_cli_print_options(const pb_cli *cli, int command, FILE *out)
     }
 }
 
-/* Prints the branches of the script's `case` statement that complete the values of options, one per option, such as
+/* Prints one branch of the completion script's `case` statement for each option that takes a value, such as
  *     --device|-d) words="cpu cuda" ;; */
 static void print_values(const pb_cli *cli, FILE *out)
 {

@@ -1,4 +1,5 @@
-/* threads.c - sets the environment variables of OpenMP, and limits the number of its threads. */
+/* threads.c - sets OpenMP's environment variables: GOMP_SPINCOUNT (how long a thread spins at a barrier) and
+ * OMP_NUM_THREADS (at most the number of processors). */
 #include "cli/threads.h"
 
 #include <omp.h>
@@ -19,7 +20,8 @@ void pb_threads_set_waiting(void)
 void pb_threads_wait_briefly(char **argv)
 {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
-    /* AT_BASE is 0 if the dynamic loader was called with the program as argument. /proc/self/exe is then the loader. */
+    /* AT_BASE is 0 if the user ran the dynamic loader with the program as its argument. /proc/self/exe is then the
+     * loader, so the program cannot be executed again. */
     if (!getauxval(AT_BASE)) return;
     pb_threads_set_waiting();
     if (getenv("GOMP_SPINCOUNT")) execv("/proc/self/exe", argv);

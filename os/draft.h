@@ -5,8 +5,8 @@
  * with flock(2) while its writer lives. So two processes can write one path at the same time: the last rename wins. The
  * temporary file of a killed process is recognised by its free lock, and the next draft of its path removes it.
  *
- * A path that is a symbolic link means the link's target; a dangling link itself is replaced. EPATH refuses a path to
- * anything but a regular file (a device, a FIFO, a folder). */
+ * If the path is a symbolic link, the file that the link points to is replaced; if that file does not exist, the link
+ * itself is replaced. EPATH: the path exists and is not a regular file (a device, a FIFO, a folder). */
 #ifndef PB_DRAFT_H
 #define PB_DRAFT_H
 #include <stdbool.h>

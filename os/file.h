@@ -28,9 +28,9 @@ void pb_map_close(pb_map *m); /* accepts {0} */
  * ends before offset + n. */
 pb_status pb_file_read_at(int fd, const char *path, size_t offset, void *to, size_t n);
 
-/* Opens a log for reading and writing, and creates it if it is missing. `fresh`: the file must not exist yet. EPATH:
- * the file exists but `fresh` is set, or it cannot be opened, or it is not a regular file (a resumed run reads its log,
- * which is impossible with a device or a FIFO). The error message names the path. */
+/* Opens a log for reading and writing, and creates it if it is missing. `fresh`: the file must not exist yet. EPATH,
+ * with a message that names the path: the file exists although `fresh` is set, or it cannot be opened, or it is not a
+ * regular file (a resumed run must read its log again, which a device or a FIFO does not allow). */
 pb_status pb_file_update(const char *path, bool fresh, FILE **out);
 
 /* Locks a folder for this process until the caller closes *fd, so that two processes do not write into it at the same

@@ -1,4 +1,4 @@
-/* interrupt.c - installs signal handlers that count signals, and reads their counters. */
+/* interrupt.c - installs handlers of SIGINT, SIGTERM and SIGHUP, which count the signals that arrive. */
 #include "os/interrupt.h"
 
 #include <signal.h>

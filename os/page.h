@@ -7,7 +7,7 @@
 #include "os/status.h"
 
 typedef struct pb_page {
-    char *text; /* owned; valid after the stream is closed, so only inside page.c */
+    char *text; /* owned; only page.c may read it, because it is not valid until the stream is closed */
     size_t n;
     FILE *f; /* print here */
 } pb_page;
@@ -15,7 +15,7 @@ typedef struct pb_page {
 /* Writes n bytes to the file `path`: pb_append, pb_file_create or pb_file_replace. */
 typedef pb_status pb_page_put(const char *path, const void *bytes, size_t n);
 
-/* Opens an empty page. One of the two functions below frees it. ENOMEM. */
+/* Opens an empty page, which pb_page_save or pb_page_append frees. ENOMEM. */
 pb_status pb_page_open(pb_page *p);
 /* Writes the page's text to the file `path` with `put`, and frees the page. `s` is the status of the code that printed
  * into the page: if it is a failure, nothing is written and `s` is returned. ENOMEM, and the errors of `put`. */

@@ -1,4 +1,5 @@
-/* cuda_probe_none.c - replaces cuda_probe.cu in a build without CUDA, where no CUDA context exists. */
+/* cuda_probe_none.c - replaces cuda_probe.cu in a build without CUDA: a probe_trap() that fails, so that lose_device.c
+ * links. */
 #include "tests/cuda_probe.h"
 
 pb_status probe_trap(pb_ctx *ctx)

@@ -1,5 +1,5 @@
-/* lose_device.c - implements lose_device.h: a trapping kernel on a GPU, a backend that refuses every call on the
- * CPU. */
+/* lose_device.c - simulates the loss of a device (lose_device.h): on a GPU by a kernel that traps, on the CPU by a
+ * backend whose calls all fail. */
 #include "tests/lose_device.h"
 
 #include "tests/cuda_probe.h"

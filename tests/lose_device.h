@@ -3,8 +3,8 @@
 #define PB_TESTS_LOSE_DEVICE_H
 #include "kernels/engine/ctx.h"
 
-/* After this, every call that synchronises with ctx's device or gives it work fails, for the rest of the process. On
- * a GPU a kernel traps, which breaks the CUDA context; on the CPU the backend is replaced by one that refuses every
- * call. */
+/* Makes the device unusable for the rest of the process: every later call that gives ctx's device work, or synchronises
+ * with it, fails. On a GPU a kernel traps, which breaks the CUDA context; on the CPU the backend is replaced by one
+ * that refuses every call. */
 pb_status lose_device(pb_ctx *ctx);
 #endif

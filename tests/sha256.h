@@ -9,8 +9,8 @@
 
 static inline uint32_t sha_rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
-/* Returns the first 32 bits of the fraction of prime^power: the constants of the standard are those of square and cube
- * roots. */
+/* Returns the first 32 bits of the fractional part of prime^power. The constants of SHA-256 are these bits of square
+ * roots (power 1/2) and cube roots (1/3) of primes. */
 static inline uint32_t sha_fraction(int prime, long double power)
 {
     const long double root = powl((long double)prime, power);

@@ -1,4 +1,5 @@
-/* test.h - included by every test file: cmocka, a CPU context, and numeric checks that fail on NaN. */
+/* test.h - included by every test file: includes cmocka, opens a CPU context, and defines checks of statuses and
+ * numbers. Checks of numbers fail on NaN. */
 #ifndef PB_TEST_H
 #define PB_TEST_H
 #include <math.h>
@@ -47,7 +48,7 @@ static inline void *test_values(size_t n, pb_dtype t, uint64_t seed)
     return p;
 }
 
-static const char *test_impl_name; /* the implementation that contexts select; NULL: the fastest one */
+static const char *test_impl_name; /* implementation of every op in contexts that tests open; NULL: the fastest one */
 
 static inline int test_open_cpu(void **state)
 {

@@ -7,12 +7,12 @@
 #include "train/job.h"
 #include "trainer/io/safetensors.h"
 
-/* State of --dump-logits. The file holds one tensor after the other: logits are written batch by batch, the small
- * tensors are collected in memory and written at the end. */
+/* State of --dump-logits. In the file, the tensors follow each other. Logits come first and are written batch by batch;
+ * the small tensors (ids, targets, ...) are collected in memory and written at the end. */
 typedef struct dump {
     pb_st_writer *w;
-    unsigned char *logits; /* [B,S,V] logits of a batch in the model's dtype, downloaded from the device */
-    float *wide;           /* [B,S,V] converted to f32 */
+    unsigned char *logits; /* [B,S,V] in the model's dtype: logits of one batch, downloaded from the device */
+    float *wide;           /* [B,S,V] the same logits converted to f32 */
     int32_t *ids, *targets, *start, *pos;
     float *mask;
 } dump;

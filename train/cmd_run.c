@@ -15,7 +15,7 @@ typedef struct run {
     pb_log log;
     pb_saver saver;
     pb_export_folder export;
-    pb_progress p; /* p.iteration: completed steps, including those before the checkpoint that was resumed */
+    pb_progress p; /* p.iteration: completed steps, including those of earlier processes of a resumed run */
     double pace;   /* smoothed seconds per step; 0: not known yet */
     long timed;    /* steps of this process */
 } run;

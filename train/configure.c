@@ -162,8 +162,8 @@ static pb_status set_tokenizer(pb_job *j, const char *path)
     return PB_OK;
 }
 
-/* Selects the tokenizer: that of --tokenizer, else that of the model's folder, else (for a named geometry) the byte
- * tokenizer. */
+/* Selects the tokenizer: the one that --tokenizer names, else the one in the model's folder. A model of a named
+ * geometry has no folder; it gets the byte tokenizer. */
 static pb_status configure_tokenizer(const pb_train_options *o, pb_job *j)
 {
     if (o->tokenizer) return strcmp(o->tokenizer, "bytes") == 0 ? PB_OK : set_tokenizer(j, o->tokenizer);
@@ -214,8 +214,8 @@ static pb_status configure_text(const pb_train_options *o, pb_job *j)
     return PB_OK;
 }
 
-/* Sets how conversations become rows (--pack). A row of a stream counts as one text, so its batches have no `start` and
- * `pos` (packed is false). */
+/* Sets how conversations become rows (--pack). With --pack stream each row is treated as one text, even if several
+ * conversations are in it: `packed` is false, and batches have no arrays `start` and `pos`. */
 static pb_status configure_rows(const pb_train_options *o, pb_job *j)
 {
     pb_dataset_config *d = &j->data_cfg;

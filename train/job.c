@@ -1,4 +1,5 @@
-/* job.c - opens the device, the data and the trainer of a subcommand, and evaluates a data set. */
+/* job.c - opens what a subcommand of `train` needs (device, data, trainer), checks that its memory is enough, and
+ * evaluates a data set. */
 #include "train/job.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* job.h - opens the model, data and trainer that the options describe, for all subcommands. */
+/* job.h - a job is what a subcommand of `train` works on: the device, tokenizer, data and trainer that the command-line
+ * options describe. Configures, opens and closes it. */
 #ifndef PB_JOB_H
 #define PB_JOB_H
 #include "train/options.h"

@@ -72,9 +72,9 @@ static pb_status identify_tokenizer(const pb_job *j, pb_digest_text *out)
     return PB_OK;
 }
 
-/* Collects the settings for the checkpoint. Options without a value get the value in effect (template, data path,
- * learning rate, warm-up), so that the settings of two runs can be compared. A checkpoint that lacks an option was
- * written before the option existed, and had its default. */
+/* Collects the settings that the checkpoint records. An option that the user did not give is recorded with the value in
+ * effect (template, data path, learning rate, warm-up), so that the settings of two runs can be compared. A checkpoint
+ * without an option was written before the option existed; the option then counts as having its default. */
 static pb_status settings(pb_saver *s)
 {
     static const char *const templates[] = {

@@ -1,4 +1,4 @@
-/* save.h - saves and resumes from the checkpoints of a run, and exports the trained model. */
+/* save.h - saves the checkpoints of a training run, resumes a run from them, and exports the trained model. */
 #ifndef PB_SAVE_H
 #define PB_SAVE_H
 #include "train/job.h"

@@ -22,7 +22,7 @@ static int bucket_of(const pb_job *j, int longest)
     return up < j->cfg.S ? up : j->cfg.S;
 }
 
-/* Shortens n rows from `from` to `to` elements of 4 bytes each, in place. */
+/* Shortens n rows in place: each keeps the first `to` of its `from` elements, which have 4 bytes each. */
 static void shorten(void *rows, size_t n, size_t from, size_t to)
 {
     char *p = rows;
@@ -77,7 +77,8 @@ static pb_status add_losses(pb_job *j, pb_step_result *r)
     return PB_OK;
 }
 
-/* Runs the micro-batches and sums their losses. Each is already divided by the step's loss tokens. */
+/* Runs the micro-batches and sums their losses. Each loss is already divided by the loss tokens of the whole step, so
+ * the sum is the step's mean loss. */
 static pb_status run_micro_batches(pb_job *j, pb_graphs *g, const step_rows *d, pb_step_result *r)
 {
     r->loss = 0;
@@ -104,7 +105,8 @@ static void name_group(int layer, pb_step_result *r)
     else snprintf(r->why, sizeof r->why, "the norm of layer %d's gradient is not finite", layer);
 }
 
-/* Finds the largest norm of the clip groups, and names the first group whose norm is not finite. */
+/* Sets r->norm to the largest gradient norm of the clip groups. If a norm is not finite, writes into r->why which group
+ * is the first with such a norm. */
 static pb_status norms(pb_job *j, pb_step_result *r)
 {
     const int n = pb_trainer_clip_groups(j->trainer);

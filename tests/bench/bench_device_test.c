@@ -14,7 +14,7 @@
 #include "kernels/engine/op.h"
 #include "tests/bench/emitter.h"
 
-/* ---- from how many tokens on a graph no longer pays ------------------------------------------------- */
+/* ---- the crossover: the number of tokens from which a graph gains less than 5 % ------------------------ */
 
 static void the_crossover_lies_between_its_neighbours(void **state)
 {
@@ -26,7 +26,8 @@ static void the_crossover_lies_between_its_neighbours(void **state)
     CHECK_NEAR(tokens, 1024, 1e-9 * 1024);
 }
 
-/* A ratio that falls and recovers is not a crossover. Points of equal size are averaged. */
+/* If the ratio falls below the limit and rises above it again, the crossover is where it falls for the last time. The
+ * ratios of points with equal numbers of tokens are averaged. */
 static void the_last_fall_counts(void **state)
 {
     pb_gain_point dip[] = {{100, 2}, {200, 1}, {400, 2}, {1600, 1}}, twice[] = {{100, 1.5}, {400, 1.2}, {400, 0.8}};
@@ -98,7 +99,7 @@ static void a_process_says_what_its_graphs_bought(void **state)
     close_emitter(&s);
 }
 
-/* Cases whose batch x seq are both 256 tokens are one point of the crossover. */
+/* Cases with equal batch x seq, here batch 1 x seq 256 and batch 2 x seq 128, are one point of the crossover. */
 static void cases_of_one_size_count_once(void **state)
 {
     static const char *const shapes[][2] = {{"1", "256"}, {"2", "128"}, {"2", "512"}};
@@ -219,7 +220,7 @@ static void a_budget_reserves_the_grace(void **state)
     CHECK_NEAR(pb_budget_deadline(7, 100), 7 + 94, 1e-9);
     CHECK_NEAR(pb_budget_deadline(7, 160), 7 + 152, 1e-9);
     CHECK_NEAR(pb_budget_deadline(7, 3600), 7 + 3590, 1e-9);
-    CHECK_NEAR(pb_budget_deadline(7, 2), 7 + 1.5, 1e-9); /* a short budget keeps three quarters to measure in */
+    CHECK_NEAR(pb_budget_deadline(7, 2), 7 + 1.5, 1e-9); /* at least three quarters of a budget are for measuring */
 }
 
 /* ---- the machine id ----------------------------------------------------------------------------------- */

@@ -49,7 +49,7 @@ static const char *item(const char *list, int i, char *buffer, size_t size)
     return buffer;
 }
 
-/* Writes the row of process or session i. */
+/* Writes one line of results: the value of `row` in process (or stored session) number i. */
 static void put_row(FILE *f, const pb_made_run *run, const char *id, const pb_run_row *row, int i)
 {
     char key[256], session[32], number[16], version[16], host[64];

@@ -61,12 +61,13 @@ typedef struct pb_compare_table {
     pb_key_word *keys;
     pb_made_run *runs;
     pb_comparison *comparisons;
-    const char *host; /* of the runs below the line that was read last */
+    const char *host; /* while reading: the host of the runs that follow in the file */
     int nkeys, nruns, ncomparisons;
 } pb_compare_table;
 
-/* Reads the table; the caller frees it. On failure there is nothing to free. EINVAL: a line that is not of the format,
- * or changes a row that the other run does not have; the message names the line. EPATH, EIO. */
+/* Reads the table; the caller frees it. On failure there is nothing to free. EINVAL, with a message that names the
+ * line: a line does not have the format of cases.txt, or changes a row that the inherited run does not have. EPATH,
+ * EIO. */
 pb_status pb_compare_table_read(const char *path, pb_compare_table *out);
 void pb_compare_table_free(pb_compare_table *t);
 

@@ -1,4 +1,5 @@
-/* emitter.h - an emitter that writes into a temporary folder, for tests of the rows that suites emit. */
+/* emitter.h - opens an emitter that writes results.csv into a temporary folder, and returns the file's text, for tests
+ * of the rows that suites emit. */
 #ifndef PB_TESTS_EMITTER_H
 #define PB_TESTS_EMITTER_H
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* files_test.h - captured output, and text without the names of folders, for tests of functions that read and
- * write files. */
+/* files_test.h - captures what a function prints, removes the names of folders from a text, and removes folders; for
+ * tests of functions that read and write files. */
 #ifndef PB_FILES_TEST_H
 #define PB_FILES_TEST_H
 #include <stdlib.h>

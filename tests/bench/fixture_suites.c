@@ -1,5 +1,6 @@
-/* fixture_suites.c - suites that work and fail on purpose, in place of bench/suites/suites.c. Linked with bench/main.c
- * they make the program bench_fixture, which cli_test.sh and other tests run. */
+/* fixture_suites.c - small suites for tests, which replace those of bench/suites/suites.c: some succeed, others crash,
+ * hang or fail on purpose. Linked with bench/main.c they make the program bench_fixture, which cli_test.sh and other
+ * tests run. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <signal.h>
@@ -71,7 +72,7 @@ static pb_status ask_too_much(pb_ctx *ctx)
 static void sleep_for_ever(void)
 {
     const pid_t parent = getppid();
-    alarm(200); /* longer than any test waits, so that no process stays for ever */
+    alarm(200); /* ends the process after 200 s, which is longer than any test waits for it */
     while (getppid() == parent || getenv("PB_UNKILLABLE")) pause(); /* pause() returns after a signal */
     _exit(1);
 }
@@ -232,8 +233,8 @@ static double number(const char *name, double otherwise)
     return text ? atof(text) : otherwise;
 }
 
-/* FIXTURE_OUTLIER multiplies the first two samples. FIXTURE_NAP sleeps that many ms, FIXTURE_LACKS omits
- * kernel_time. */
+/* Runs a case of the suite `paired`. Three environment variables change it: FIXTURE_OUTLIER is a factor of the first
+ * two samples, FIXTURE_NAP the ms for which the process sleeps; if FIXTURE_LACKS is set, kernel_time is not emitted. */
 static pb_status run_paired(pb_ctx *real, const pb_case *c, const pb_suite_env *env)
 {
     static made_up m; /* too large for the stack */

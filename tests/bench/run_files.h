@@ -1,5 +1,5 @@
-/* run_files.h - the runs of tests/fixtures/compare/cases.txt as files in a temporary folder, for tests of functions
- * that read results. */
+/* run_files.h - writes the runs that tests/fixtures/compare/cases.txt defines to CSV files in a temporary folder, for
+ * tests of functions that read results. */
 #ifndef PB_RUN_FILES_H
 #define PB_RUN_FILES_H
 #include <unistd.h>
@@ -28,7 +28,8 @@ static inline int close_runs(void **state)
     return 0;
 }
 
-/* Returns the path of the file `name`, a run or gates of cases.txt; the file need not exist. The result stays valid. */
+/* Returns the path of the file for `name`, which is a run or a text file of cases.txt; the file need not exist. The
+ * returned string stays valid. */
 static inline const char *run_file(const char *name)
 {
     static char path[128][96];

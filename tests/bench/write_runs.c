@@ -1,5 +1,5 @@
-/* write_runs.c - the program write_runs CASES.TXT FOLDER writes the runs of tests/fixtures/compare/cases.txt as CSV
- * files, for tests that are scripts and for a person to look at. */
+/* write_runs.c - the program `write_runs CASES.TXT FOLDER` writes the runs that a file such as
+ * tests/fixtures/compare/cases.txt defines to CSV files in FOLDER, for tests that are scripts, and for inspection. */
 #include <stdio.h>
 
 #include "tests/bench/compare_runs.h"

@@ -1,9 +1,9 @@
 /* fuzz_checkpoint.c - fuzzes the reader of checkpoint.json with libFuzzer. To build and run it:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_checkpoint -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_checkpoint
- * Each input is read as it is, and again with its correct digest inserted, which random mutation would never
- * produce. Accepted input must keep the guarantees of index.h and survive writing and rereading; refused input must
- * give one line of error. */
+ * Each input is read as it is, and again with its correct digest inserted, because random mutation would never produce
+ * a correct digest. Accepted input must keep the guarantees of index.h and survive writing and rereading; refused input
+ * must give one line of error. */
 #include <stdlib.h>
 #include <string.h>
 

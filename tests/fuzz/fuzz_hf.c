@@ -2,8 +2,8 @@
  * it:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_hf -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_hf
- * Each input is read as both. If a config.json is accepted, the rotary tables of its model must be computable
- * without NaN. */
+ * Each input is read as a config.json and as an index. If it is accepted as a config.json, the rotary tables of the
+ * model that it describes must contain no NaN. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-/* The variables of a template: a conversation, tools, and the special tokens that templates name. */
+/* Returns the variables with which a template is rendered: a conversation, tools, and the special tokens that templates
+ * name. */
 static json_t *context(void)
 {
     static const char text[] =
@@ -30,8 +31,8 @@ static void need_line(pb_status s)
     if (s != PB_OK && (!*pb_error() || strpbrk(pb_error(), "\n\r"))) abort();
 }
 
-/* Renders twice. The results must be equal, a failed rendering must append nothing, and the variables must not
- * change. */
+/* Renders the template twice with the same variables. Both texts must be equal, a failed rendering must append
+ * no text, and rendering must not change the variables. */
 static void use(const char *text, size_t n)
 {
     json_t *o = context(), *same = context();

@@ -15,7 +15,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-/* A tokenizer of all bytes, a few merges of 'a', 'b' and the space, and two added tokens. */
+/* Returns a byte-level tokenizer that is built in here: all bytes, a few merges of 'a', 'b' and the space, and two
+ * added tokens. */
 static pb_tokenizer *fixed(void)
 {
     char json[16384] =
@@ -39,7 +40,8 @@ static pb_tokenizer *fixed(void)
     return t;
 }
 
-/* Checks that the byte ranges are in order and inside the text, one per token. */
+/* Encodes the text with the byte range of each token, and checks the ranges: one per token, in order, inside the
+ * text. */
 static void use_ranges(pb_tokenizer *t, const char *text, size_t n, unsigned flags, const pb_ids *want)
 {
     pb_ids ids = {0};
@@ -56,7 +58,8 @@ static void use_ranges(pb_tokenizer *t, const char *text, size_t n, unsigned fla
     pb_ranges_free(&where);
 }
 
-/* Encodes twice (the second time from the cache) and decodes. `exact`: decoding must give the text back. */
+/* Encodes the text twice (the second time the tokenizer finds it in its cache) and decodes the ids. `exact`: the
+ * decoded text must equal `text`. */
 static void use(pb_tokenizer *t, const char *text, size_t n, unsigned flags, int exact)
 {
     pb_ids a = {0}, b = {0};

@@ -30,8 +30,8 @@ static inline void call_unbind(call *c)
     free(c->args);
 }
 
-/* A call on the CPU whose inputs are consistent with each other (op->prepare). call_fresh() copies them to other
- * calls. */
+/* Makes a call on the CPU, whose inputs op->prepare has made consistent with each other. call_fresh() copies these
+ * inputs to other calls, so that all implementations get equal inputs. */
 static inline call call_inputs(pb_ctx *cpu, const pb_op *op, const int *dim, pb_dtype t)
 {
     call c = call_bind(cpu, op, dim, t);

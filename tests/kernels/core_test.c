@@ -1,5 +1,6 @@
-/* core_test.c - kernels/engine and kernels/cpu: comparators that fail on NaN, guard words, recordings that refuse
- * unsupported calls, scratch memory that outlives a graph, exact bf16 rounding. */
+/* core_test.c - tests of kernels/engine and kernels/cpu: comparisons of arrays fail on NaN, guard words detect writes
+ * outside a tensor, recordings refuse unsupported calls, a graph's scratch memory stays valid, bf16 rounding is
+ * exact. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,7 @@ static void one_wrong_element_of_many_is_found(void **state)
     for (size_t i = 0; i < N; i++) want[i] = got[i] = 1;
     got[12345] = 3;
     pb_diff d = pb_diff_arrays(want, got, N, PB_F32);
-    /* the relative norm is within the tolerance of bf16, so it alone would miss the error */
+    /* The relative L2 error is within the tolerance of bf16, so pb_diff_ok must also look at single elements. */
     assert_true(d.rel <= 4e-3);
     assert_false(pb_diff_ok(&d, 4e-3));
     free(want);
@@ -265,7 +266,8 @@ static void memory_held_is_counted_with_its_peak(void **state)
     pb_ctx_close(&ctx);
 }
 
-/* Copies so many bytes that the backend needs several chunks, of which the last is shorter. */
+/* Copies more bytes than one chunk of the backend's copy holds, so that several chunks are needed and the last one is
+ * shorter. */
 static void a_copy_moves_every_byte(void **state)
 {
     const size_t n = ((size_t)9 << 20) + 5;
@@ -310,8 +312,8 @@ static void arena_measures_then_carves(void **state)
     pb_arena_free(&a);
 }
 
-/* A CPU counts as x86-64-v3 or v4 only if it has each instruction set that the psABI lists for that level; no other is
- * needed. */
+/* A CPU counts as x86-64-v3 or v4 only if it has each instruction set that the psABI lists for that level. Instruction
+ * sets outside that list do not matter. */
 static void an_instruction_set_needs_its_whole_level(void **state)
 {
     static const int v3[][2] = {{0, 0},  {0, 9},  {0, 12}, {0, 13}, {0, 19}, {0, 20}, {0, 22}, {0, 23}, {0, 27},

@@ -1,12 +1,13 @@
-/* cuda_quiet_test.c - an op that has run once only enqueues work: later calls allocate no memory, load no code,
- * create no stream and never synchronise. CUPTI reports every driver call; this test counts the forbidden ones.
+/* cuda_quiet_test.c - tests that after its first call an op does nothing but enqueue work: later calls allocate no
+ * memory, load no code, create no stream and never synchronise. CUPTI reports every call of the CUDA driver; this test
+ * counts the forbidden ones.
  *
- * On a machine without a GPU it says so and passes. */
+ * On a machine without a GPU the test prints why it cannot run, and passes. */
 #include <cupti.h>
 
 #include "tests/kernels/calls.h"
 
-/* Prefixes of forbidden driver functions. Copies are allowed when they are asynchronous. */
+/* Prefixes of the names of driver functions that an op must not call. Asynchronous copies are not in the list. */
 static const char *const forbidden[] = {
     "cuMemAlloc",          "cuMemCreate",        "cuMemFree",         "cuMemHostAlloc",
     "cuMemAddressReserve", "cuModuleLoad",       "cuModuleUnload",    "cuLibraryLoad",

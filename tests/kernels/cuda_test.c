@@ -1,7 +1,8 @@
-/* cuda_test.c - the CUDA backend: recordings that fail and the step after them, events, delays, refusals. Every op
- * also runs after a delay on two streams at once, which reveals an op that does not use its context's stream.
+/* cuda_test.c - tests of the CUDA backend: a recording that fails does not harm later calls; events and delays measure
+ * the right times; uploads keep their bytes. Every op also runs after a delay on two streams at once, which reveals an
+ * op that does not use its context's stream.
  *
- * On a machine without a GPU it says so and passes. */
+ * On a machine without a GPU the test prints why it cannot run, and passes. */
 #include "kernels/engine/clock.h"
 #include "kernels/linear/linear.h"
 #include "kernels/rmsnorm/rmsnorm.h"
@@ -140,7 +141,7 @@ static void a_delay_takes_what_was_asked_for(void **state)
     pb_ctx *ctx = &streams[0];
     double s = 0;
     (void)state;
-    CHECK_OK(ctx->be->delay(ctx, 0)); /* the first delay measures its own overhead */
+    CHECK_OK(ctx->be->delay(ctx, 0)); /* in its first call, delay() also measures the overhead of a delay */
     const pb_counts before = ctx->counts;
     CHECK_OK(probe_spin(ctx, 5e-3));
     CHECK_OK(ctx->be->mark(ctx, 0));
@@ -228,8 +229,9 @@ static size_t bytes_of(const pb_bound *t)
     return t->rows ? ((t->rows - 1) * t->ld + t->cols) * pb_dtype_size(t->dtype) : 0;
 }
 
-/* Only floating-point inputs are delayed. An op that read a poisoned index or pointer too early would crash instead
- * of giving a wrong result. */
+/* True if the input is filled on the stream after the delay, so that an op that reads it too early reads poison. This
+ * is done for floating-point inputs only: a poisoned index or pointer would make the op crash instead of giving a wrong
+ * result. */
 static bool is_delayed(const pb_bound *t) { return t->role != PB_ROLE_OUT && t->dtype <= PB_BF16 && bytes_of(t) > 0; }
 
 /* Enqueues on ctx's stream: a delay, the copies that fill the inputs, and the op. */

@@ -1,8 +1,8 @@
-/* gemm_test.c - the CPU matrix product against a plain double loop, for every instruction set of this machine:
- * operands in every type and orientation, sizes around every boundary of its blocking, threads, NaN.
+/* gemm_test.c - compares the CPU matrix product with plain loops in double precision, for every instruction set of this
+ * machine: operands in every type and orientation, sizes around every boundary of its blocking, several threads, NaN.
  *
- * Dense operands hold small integers. Every sum is then exact in f32 and must be equal to the expected one; a C in
- * bf16 must equal the exact sum rounded once. */
+ * Dense operands hold small integers. Every sum is then exact in f32 and must equal the expected one bit for bit; if C
+ * is bf16, it must equal the exact sum rounded once. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,7 +145,8 @@ static void drop(problem *p)
     free(p->bias), free(p->old), free(p->c);
 }
 
-/* Runs the product of one instruction set, with guard bytes at the end of the workspace. */
+/* Computes the product with the implementation `e` for one instruction set. Guard bytes after the workspace must stay
+ * unchanged. */
 static void run(problem *p, const struct engine *e)
 {
     const size_t n = pb_gemm_workspace(&p->g);
@@ -311,7 +312,8 @@ static bool is_nan_at(const problem *p, int r, int c)
     return isnan(pb_load(p->c + GUARD, r * p->g.ldc + c, p->g.c_dtype));
 }
 
-/* A NaN in row r of A makes exactly row r of C NaN; one in column c of B makes exactly column c NaN. */
+/* A NaN in row r of A makes every element of row r of C NaN, and no other element. A NaN in column c of B does the same
+ * to column c of C. */
 static void nan_reaches_its_row_or_column_only(void **state)
 {
     static const int dims[][3] = {{15, 33, 17}, {33, 15, 600}, {31, 47, 1}, {57, 65, 33}};

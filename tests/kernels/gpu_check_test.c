@@ -1,4 +1,5 @@
-/* gpu_check_test.c - the error messages for a GPU that is missing, too old, too small or lost. Needs no GPU. */
+/* gpu_check_test.c - tests of the error messages for a GPU that is missing, too old, too small or lost. The GPU's
+ * properties are made up and its loss is simulated on the CPU, so no GPU is needed. */
 #include "kernels/engine/gpu_check.h"
 #include "tests/lose_device.h"
 #include "tests/test.h"

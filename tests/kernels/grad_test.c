@@ -1,6 +1,6 @@
-/* grad_test.c - checks every op that declares grad_of against central differences of its forward op. Both run as the
- * f32 "ref" on the CPU. Tensors are matched by name: forward output y and gradient input dy, forward input x and
- * gradient output dx; other inputs of equal name get equal contents. */
+/* grad_test.c - checks every backward op (an op whose descriptor sets grad_of) against central differences of its
+ * forward op. Both ops run as implementation "ref" in f32 on the CPU. Tensors are matched by name: forward output y and
+ * gradient input dy, forward input x and gradient output dx; other inputs of equal name get equal contents. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,15 +79,16 @@ static size_t largest(const pb_bound *t)
     return best;
 }
 
-/* Returns the number of elements to check: fewer when the forward op is expensive, at least 4. */
+/* Returns the number of gradient elements to check: SAMPLES, or fewer (but at least 4) if the forward op is
+ * expensive. */
 static size_t samples(const side *f)
 {
     const double budget = 4e7, cost = f->op->cost ? f->op->cost(f->args).flops : 0;
     return cost * SAMPLES <= budget ? SAMPLES : (size_t)(budget / cost) + 4;
 }
 
-/* Checks one gradient tensor dx against differences in the forward's x. Returns false when x is not an input of the
- * forward op. */
+/* Checks the gradient tensor dx: changes elements of the forward op's input x and compares the change of the loss with
+ * dx. Returns false if x is not an input of the forward op. */
 static bool check_gradient(pb_ctx *ctx, side *f, side *g, const pb_bound *dx, const char *where)
 {
     pb_bound *x = dx->role == PB_ROLE_IN || dx->name[0] != 'd' ? NULL : pb_find_bound(&f->b, dx->name + 1);

@@ -1,5 +1,5 @@
-/* indexer_fixture.h - PyTorch's results for a small lightning indexer (scripts/fixtures/indexer_fixtures.py), for
- * the tests of the indexer's ops. */
+/* indexer_fixture.h - reads PyTorch's results for a small indexer, which scripts/fixtures/indexer_fixtures.py wrote,
+ * and compares them with the results of the indexer's ops. */
 #ifndef PB_INDEXER_FIXTURE_H
 #define PB_INDEXER_FIXTURE_H
 #include "tests/test.h"

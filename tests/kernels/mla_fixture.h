@@ -36,7 +36,8 @@ static inline float *fx_poison(size_t n)
     return x;
 }
 
-/* Makes a backward problem of these sizes in f32, with seeded inputs, poisoned outputs and no key lists. */
+/* Allocates the tensors of a backward pass of these sizes in f32: inputs are seeded, outputs poisoned, key lists are
+ * missing. */
 static inline pb_mla fx_make(int B, int S, int S_kv, int H, int D, int V)
 {
     const size_t heads = (size_t)B * S * H, kv = (size_t)B * S_kv * D;

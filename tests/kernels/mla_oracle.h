@@ -1,9 +1,10 @@
-/* mla_oracle.h - sparse MLA, forward and backward, in double precision on OpenBLAS.
- * It is fast enough for the shapes that models train with. It shares no code with the ops that it judges, except for
- * reading a key list (mla.h).
+/* mla_oracle.h - computes sparse multi-head latent attention (MLA), forward and backward, in double precision with
+ * OpenBLAS: the expected results of the op's tests. It is fast enough for the shapes that models train with. It shares
+ * no code with the ops under test, except the function that reads a key list (mla.h).
  *
- * In bf16 its backward pass uses its own o and lse in double precision. In f32 it uses the o and lse that the op is
- * given: their rounding alone takes most of the allowed error of 1e-6. */
+ * For a bf16 op, the backward pass here uses the o and lse that the forward pass here computed in double. For an f32 op
+ * it uses the rounded o and lse that the op gets as inputs, because their rounding alone would take most of the allowed
+ * error of 1e-6. */
 #ifndef PB_MLA_ORACLE_H
 #define PB_MLA_ORACLE_H
 #include <cblas.h>
@@ -32,7 +33,7 @@ typedef struct mla_room {
     double *kv, *dkv;        /* [n][D] */
     double *q, *dO;          /* [H][D], [H][V] */
     double *p, *ds;          /* [H][n] */
-    double *sums, *sum_sink; /* this thread's part of the sums dkv [B][S_kv][D] and dsink [H] */
+    double *sums, *sum_sink; /* the terms of dkv [B][S_kv][D] and dsink [H] that this thread has added up */
 } mla_room;
 
 static inline mla_room mla_room_make(const pb_mla *p)
@@ -79,7 +80,8 @@ static inline void mla_weigh(const pb_mla *p, mla_room *r, double *lse)
     }
 }
 
-/* Replaces dP in r->ds by dS, the gradient of the scores, and adds to the gradient of the sink. */
+/* Replaces dP (gradient of the softmax weights) in r->ds by dS, the gradient of the scores, and adds this token's terms
+ * to the gradient of the sink. */
 static inline void mla_weigh_back(const pb_mla *p, mla_room *r, const double *o, const double *lse, size_t head)
 {
     for (int h = 0; h < p->H; h++) {

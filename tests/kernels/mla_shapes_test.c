@@ -202,7 +202,7 @@ static double gflop(const run *r, const int *d)
     return 2e-9 * d[0] * d[1] * d[3] * (d[4] + d[5]) * slots;
 }
 
-/* Runs every implementation of one pass on copies of the inputs. */
+/* Runs every implementation of one pass (forward or backward) on copies of the inputs, and compares with the oracle. */
 static void check_pass(run *r, const int *dim, const call *inputs, const mla_want *want)
 {
     call c = call_bind(r->ctx, inputs->op, dim, inputs->b.dtype);

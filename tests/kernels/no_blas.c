@@ -1,6 +1,6 @@
-/* no_blas.c - a cuBLASLt that finds no algorithm for any product, so that all products run this project's own
- * kernel. Preloaded (LD_PRELOAD) for compute-sanitizer's racecheck, which fails on the vendor's kernels ("failed to
- * handle a hardware exception") even when they are excluded by name. */
+/* no_blas.c - replaces functions of cuBLASLt so that it finds no algorithm for any product; all products then run this
+ * project's own kernel. Preloaded (LD_PRELOAD) for compute-sanitizer's racecheck, which fails on the vendor's kernels
+ * ("failed to handle a hardware exception") even when they are excluded by name. */
 #include <cublasLt.h>
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,

@@ -1,6 +1,7 @@
-/* ops_test.c - every implementation of every op against its CPU "ref": on every edge shape in f32 and bf16, with S
- * swept over 1..65 and 127..129, with outputs and scratch poisoned and between guard words; and every recorded graph
- * against the eager run. The list comes from kernels/ops.def, so a new op is tested as soon as it is listed.
+/* ops_test.c - compares every implementation of every op with the implementation "ref" on the CPU: on every edge shape
+ * in f32 and bf16, and with S = 1..65 and 127..129. Outputs and scratch memory are poisoned before a call and enclosed
+ * in guard words. A replayed graph must give the result of the eager call. The ops are those of kernels/ops.def, so a
+ * new op is tested as soon as it is listed there.
  *
  * usage: ops_test [--backend cpu|cuda] [--no-sweep] [--part K/N] [OP_SUBSTRING | =OP]...     e.g. ops_test attention
  *        --part: every N-th case from the K-th on, K = 0..N-1, so that N processes share the work */
@@ -33,7 +34,7 @@ __attribute__((format(printf, 2, 3))) static void wrong(one *o, const char *fmt,
     va_end(ap);
 }
 
-/* Returns whether the op writes any element: a shape can make all outputs empty. */
+/* Returns whether the op writes at least one element. With some shapes all outputs are empty. */
 static bool writes(const pb_binder *b)
 {
     size_t n = 0;
@@ -135,7 +136,7 @@ typedef struct wish {
 
 static wish parse(int argc, char **argv)
 {
-    /* the arguments that are not options are moved to the front of argv */
+    /* The loop moves the arguments that are not options to the front of argv, to which w.op points. */
     wish w = {.op = argv + 1, .parts = 1, .sweep = true};
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--no-sweep") == 0) w.sweep = false;

@@ -1,10 +1,10 @@
-/* v4_fixture.h - PyTorch's results for the ops before and after DeepSeek-V4's attention (tests/fixtures/v4.csv), and
- * their input tensors. */
+/* v4_fixture.h - reads PyTorch's results for the ops that run before and after DeepSeek-V4's attention
+ * (tests/fixtures/v4.csv), and makes the input tensors of these ops. */
 #ifndef PB_V4_FIXTURE_H
 #define PB_V4_FIXTURE_H
 #include "tests/test.h"
 
-/* Draws the same values as scripts/fixtures/v4_fixtures.py. The caller frees them. */
+/* Returns n seeded values, equal to those that scripts/fixtures/v4_fixtures.py draws. The caller frees them. */
 static inline float *v4_draw(uint64_t seed, size_t n)
 {
     float *x = malloc(n * sizeof *x + 1);

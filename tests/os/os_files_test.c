@@ -181,7 +181,7 @@ static void appends_are_complete_or_have_no_effect(void **state)
     alarm(0);
 }
 
-/* descriptor through which "another process" appends to the written file; -1: write() works as usual */
+/* Descriptor through which __wrap_write appends to the file, as another process would; -1: write() works as usual. */
 static int other = -1;
 
 ssize_t __real_write(int fd, const void *from, size_t n);
@@ -198,7 +198,7 @@ ssize_t __wrap_write(int fd, const void *from, size_t n)
     return -1;
 }
 
-/* A failed append does not cut off what another process has appended meanwhile. */
+/* If another process has appended to the file in the meantime, a failed append does not truncate the file. */
 static void appended_bytes_of_another_process_are_kept(void **state)
 {
     (void)state;

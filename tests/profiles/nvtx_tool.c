@@ -1,5 +1,6 @@
-/* nvtx_tool.c - a minimal profiler: NVTX loads it through NVTX_INJECTION64_PATH, and it writes each start and end of
- * a range to the file that PB_RANGES_LOG names. */
+/* nvtx_tool.c - a minimal profiler, which logs the NVTX ranges that a program emits. NVTX loads it as the library that
+ * the variable NVTX_INJECTION64_PATH names. It writes each start and end of a range to the file that PB_RANGES_LOG
+ * names. */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* fake_cuda.c - a libcuda.so.1 for tests on machines without a GPU. PB_FAKE_CUDA=none: a driver without devices;
- * old: a driver of CUDA 11.4. It implements what the CUDA runtime calls before it gives up; all other functions are
- * unsupported. */
+/* fake_cuda.c - a libcuda.so.1 that replaces NVIDIA's driver in tests on machines without a GPU. PB_FAKE_CUDA=none: the
+ * driver has no devices; old: the driver is that of CUDA 11.4. Only the functions are implemented that the CUDA runtime
+ * calls before it reports an error; all others are unsupported. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* lose_train.c - simulates the loss of the device in the program train_lost: train, linked with wrappers of pb_op_run
- * and pb_download. The device is lost before the op whose number is in the variable PB_LOSE_OP, or before the download
- * whose number is in PB_LOSE_READ. */
+/* lose_train.c - simulates the loss of the device during training. The program train_lost is `train` linked with this
+ * file's wrappers of pb_op_run and pb_download. The device is lost before the op whose number is in the environment
+ * variable PB_LOSE_OP, or before the download whose number is in PB_LOSE_READ. */
 #include <stdlib.h>
 
 #include "kernels/engine/op.h"

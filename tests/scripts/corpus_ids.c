@@ -1,6 +1,6 @@
-/* corpus_ids.c - the program corpus_ids B S prints the first batch that the training benchmarks use: the token ids, one
- * row per line, then their targets, with -100 at positions that do not count in the loss. peers_test compares it with
- * the batch that scripts/peers makes. */
+/* corpus_ids.c - the program `corpus_ids B S` prints the first batch [B,S] that the training benchmarks use: the token
+ * ids, one row per line, then the targets in the same form, with -100 at positions that do not count in the loss.
+ * peers_test compares it with the batch that scripts/peers makes. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -6,10 +6,11 @@
  *                                        cut      the same model in many shards
  *                                        adapter  an adapter for `full`
  *                                        merged   `full` with the adapter added
- *                                        dense    the same with its base in NF4, dequantised
- *                                        lora.safetensors, qlora.safetensors: ids and logits
- * hf_export copy DIR OUT               reads a model and writes it
- * hf_export logits DIR [ADAPTER] FILE  writes ids and f32 logits of the model in DIR, with the adapter */
+ *                                        dense    like merged, but `full` is quantised to NF4 and dequantised first
+ *                                        lora.safetensors   ids, and logits of `full` with the adapter (LoRA)
+ *                                        qlora.safetensors  ids, and logits of `full` in NF4 with the adapter (QLoRA)
+ * hf_export copy DIR OUT               reads the model in folder DIR and writes it to folder OUT
+ * hf_export logits DIR [ADAPTER] FILE  writes ids, and logits of the model in DIR with the adapter, to FILE */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -98,8 +98,8 @@ static void a_step_that_cannot_be_recorded_ends_cleanly(void **state)
     pb_job_close(&a), pb_job_close(&b);
 }
 
-/* The rows of a stream, which the trainer gets without start and pos, compute the same as packed rows that begin at
- * position 0. */
+/* With --pack stream the trainer gets rows without the arrays start and pos. The loss must equal that of packed rows
+ * of the same tokens in which every start is 0. */
 static void a_row_of_a_stream_is_one_text(void **state)
 {
     (void)state;

@@ -88,7 +88,7 @@ static void product(const double *x, const double *w, const double *bias, double
         }
 }
 
-/* Adds alpha/R B A x to the rows of y that belong to this target. */
+/* Adds the adapter's product alpha/R B A x to those columns of y [n,N] that belong to `target`, such as q in qkv. */
 static void adapt(const oracle *o, int layer, pb_target target, const double *x, double *y, int n, int N)
 {
     const pb_param *a = o->m->lora_a[layer * PB_NTARGETS + target], *b = o->m->lora_b[layer * PB_NTARGETS + target];

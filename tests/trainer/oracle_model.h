@@ -1,8 +1,7 @@
 /* oracle_model.h - computes a model's logits and loss with plain loops in double precision, to check the trainer.
  *
- * It shares the list of parameters with the trainer and nothing else: no op, no table of rotations, and it decodes
- * NF4 itself. It uses exactly the weights of the model under test, but cannot repeat a mistake of the trainer's
- * code. */
+ * It reads the weights and the list of parameters of the model under test, but computes everything itself: it calls no
+ * op of the trainer, reads no table of rotations, and decodes NF4 itself. So it cannot repeat a mistake of an op. */
 #ifndef PB_ORACLE_MODEL_H
 #define PB_ORACLE_MODEL_H
 #include "trainer/step/trainer.h"

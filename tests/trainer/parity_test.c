@@ -1,10 +1,10 @@
-/* parity_test.c - QLoRA computes exactly what its weights define. The trained model `tiny` (tiny_weights.c) in NF4 is
- * compared with a plain forward pass in double on the same codes, and on the original weights; its gradients are
- * compared with finite differences of that oracle.
+/* parity_test.c - tests that a QLoRA model computes what its weights define. The trained model `tiny` (tiny_weights.c)
+ * in NF4 is compared with an oracle: a plain forward pass in double precision on the same NF4 codes, and on the
+ * original weights. The model's gradients are compared with finite differences of the oracle.
  *
- * forward_bounds checks the published, wide limits of this comparison, backward_bounds_* those of gradients and
- * clipping. Every mutation in tests/mutations that breaks the step exceeds one of these limits. The other tests check
- * the narrower limits that the code reaches.
+ * The tests forward_bounds and backward_bounds_* check wide limits, which are documented. Every mutation in
+ * tests/mutations that breaks the step exceeds one of them. The other tests check narrower limits, which the present
+ * code meets.
  *
  * usage: parity_test [NAME_PATTERN] */
 #include "kernels/engine/bind.h"
@@ -32,7 +32,7 @@ typedef struct both {
 /* Results of one forward pass of the trainer and of the oracle. */
 typedef struct outcome {
     double rel;       /* relative L2 error of the logits */
-    double ce, fused; /* ce: cross entropy in double from the trainer's logits; fused: the loss of the loss phase */
+    double ce, fused; /* ce: cross entropy of the trainer's logits, computed in double; fused: the trainer's own loss */
     double want;      /* the oracle's cross entropy */
 } outcome;
 
@@ -58,7 +58,8 @@ static pb_trainer *open_adapted(both *x, pb_tuning tuning)
     return t;
 }
 
-/* Finds a batch in which about half of the positions are loss tokens, so that counting all of them would be noticed. */
+/* Finds a batch in which about half of the positions are loss tokens, so that a loss over all positions would be
+ * noticed. */
 static void half_counted_batch(both *x, const pb_dataset *text)
 {
     for (size_t i = 0; i < 100; i++) {
@@ -170,8 +171,8 @@ static void the_forward_pass_is_exact(void **state)
     }
 }
 
-/* Compares the other families with the oracle: seeded models with norms of q and k, an untied head and another grouping
- * of heads, and adapters on all targets. */
+/* Compares models of other families with the oracle. They have features that `tiny` lacks: norms of q and k, a head
+ * that does not share the embedding, another number of query heads per key head. All targets have adapters. */
 static void other_families_are_exact(void **state)
 {
     both *x = *state;

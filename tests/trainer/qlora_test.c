@@ -1,4 +1,5 @@
-/* qlora_test.c - the loss of training with an NF4 base falls steadily: a small version of scripts/qlora-falls. */
+/* qlora_test.c - tests that the loss falls steadily when adapters are trained over an NF4 base (QLoRA). A smaller
+ * version of the test scripts/qlora-falls. */
 #include "tests/test.h"
 #include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"

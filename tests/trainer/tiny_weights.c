@@ -165,9 +165,9 @@ static void scale(pb_param *p, float f)
     for (size_t i = 0; p && i < pb_param_n(p); i++) ((float *)p->w)[i] *= f;
 }
 
-/* Multiplies everything that is added to the residual stream by f. The norms that read the stream divide it out
- * again, except for their eps: the model computes almost the same, but a wrong eps changes the result. The head
- * shares the embedding, so the last norm's gain is divided by f. */
+/* Multiplies everything that is added to the residual stream by f. The norms that read the stream cancel f, except that
+ * their eps then weighs more: the model computes almost the same as before, but a wrong eps changes the result. The
+ * head shares the embedding, so the last norm's gain is divided by f to compensate. */
 static void shrink(pb_model *m, float f)
 {
     scale(m->outer[PB_P_embed], f);

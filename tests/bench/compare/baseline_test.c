@@ -1,5 +1,5 @@
-/* baseline_test.c - stored baselines: which rows of a run they keep, which runs they accept, and how sessions are
- * added and dropped. */
+/* baseline_test.c - tests of stored baselines: which rows of a run are stored, which runs are accepted, and how
+ * sessions are added and dropped. */
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -252,7 +252,8 @@ static void updates_keep_the_last_sessions(void **state)
     remove_folder(folder);
 }
 
-/* A baseline shows how runs scatter; leaving out the slow ones would make its bounds too narrow. */
+/* Slow sessions are stored as well: a baseline shows how sessions scatter, and without the slow ones its prediction
+ * bounds would be too narrow. */
 static void every_value_is_stored(void **state)
 {
     char folder[64], file[128];
@@ -307,7 +308,7 @@ static void an_update_without_a_gating_row_is_refused(void **state)
     update(run, &o, PB_EXIT_INCOMPARABLE, "the run lacks 1 gating row, such as backward_time of backward/step?batch=");
     o.subset = true;
     update(run, &o, 0, "2 sessions,");
-    pb_compare_opts c = {0}; /* once stored, the missing row is no longer expected */
+    pb_compare_opts c = {0}; /* the newest stored session lacks the row too, so a comparison no longer expects it */
     assert_int_equal(against_baseline(run, c, folder, "missing=0"), 0);
     twin = read_text(file);
     assert_non_null(strstr(twin, "baseline:r2"));

@@ -1,5 +1,5 @@
-/* compare_cases.h - makes the comparisons of tests/fixtures/compare/cases.txt, and comparisons with a folder of
- * baselines. */
+/* compare_cases.h - functions that run the comparisons of tests/fixtures/compare/cases.txt and check their results, and
+ * that compare a run with a folder of baselines. */
 #ifndef PB_COMPARE_CASES_H
 #define PB_COMPARE_CASES_H
 #include <ctype.h>

@@ -1,4 +1,5 @@
-/* exact_test.c - exact counters: stored values, exact keys, accepted rises, lists of kernels. */
+/* exact_test.c - tests of exact counters: a rise against the stored value fails a comparison unless accepted.csv lists
+ * it, only values with the same exact key are compared, and changed lists of kernels are shown. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +82,7 @@ static FILE *begin(capture *c)
     return c->f;
 }
 
-/* Checks that the output, which is freed, has the text. */
+/* Fails unless the captured output contains `text`. Frees the output. */
 static void says(capture *c, const char *text)
 {
     assert_int_equal(fclose(c->f), 0);
@@ -124,7 +125,8 @@ static int close_root(void **state)
     return system(command);
 }
 
-/* A run that nothing is stored for passes; once stored, only a rise fails. All digits of a count are stored. */
+/* Without stored counters a comparison passes. Once counters are stored, a rise is REGRESSED even if it is 1 of
+ * 123456789012, because all digits are stored; a fall is IMPROVED. */
 static void only_a_rise_fails(void **state)
 {
     made m = first;
@@ -142,7 +144,8 @@ static void only_a_rise_fails(void **state)
     compared("lost", PB_EXIT_INCOMPARABLE, "MISSING: an exact counter that the candidate does not count");
 }
 
-/* As many launches of other kernels are shown and do not fail. */
+/* If the number of kernel launches is unchanged but other kernels are launched, the comparison shows SUSPECT and
+ * passes. */
 static void other_kernels_are_shown(void **state)
 {
     made m = first;
@@ -151,8 +154,8 @@ static void other_kernels_are_shown(void **state)
     compared("other", PB_EXIT_OK, "(SUSPECT): as many launches, but of other kernels: b.avx512 -3, b.ref +3\n");
 }
 
-/* Each counter gates where what it depends on is equal: op calls everywhere, the kernels' names for one instruction
- * set, memory for one number of threads. */
+/* A counter gates only if its exact key equals that of the stored value. The key of op calls is empty, so they gate
+ * everywhere; the key of the list of kernels is the instruction set; the key of memory is the number of threads. */
 static void exact_keys_decide_what_gates(void **state)
 {
     made m = first;

@@ -1,5 +1,5 @@
-/* kept_sessions_test.c - sessions that are kept without being asked: where they are, how many stay, and how a comparison
- * uses them. */
+/* kept_sessions_test.c - tests of the sessions that `bench run` stores by itself in the user's state folder: in which
+ * folder they are, how many are kept, and how a comparison uses them. */
 #include <sys/stat.h>
 
 #include "bench/compare/kept_sessions.h"
@@ -41,7 +41,8 @@ static void close_run(run *r)
     pb_table_free(&r->t);
 }
 
-/* Keeps a run of the machine; returns the path that it was said to be written to. */
+/* Stores the run `path` as a kept session of `machine`, which must return status `want`. Returns the path of the file
+ * that pb_kept_add reports; "": it stored nothing. */
 static const char *keep(const char *path, const char *machine, pb_status want)
 {
     static char said[512];
@@ -108,7 +109,7 @@ static void the_newest_values_of_each_row_are_kept(void **state)
     assert_int_equal(s->sessions, PB_BASELINE_SESSIONS);
     assert_true(s->session[0].value == 3 && s->session[PB_BASELINE_SESSIONS - 1].value == PB_BASELINE_SESSIONS + 2);
     assert_string_equal(s->session[0].host, "newest/");
-    assert_non_null(strstr(set.s[1].key, "clip=fused")); /* the rows of the first run are not pushed out */
+    assert_non_null(strstr(set.s[1].key, "clip=fused")); /* the limit is per row, so the first run's rows remain */
     assert_int_equal(set.s[1].sessions, 1);
     pb_series_free(&set);
     pb_table_free(&t);
@@ -129,7 +130,8 @@ static void incomplete_runs_and_unwritable_folders_are_refused(void **state)
     setenv("PB_STATE", state_folder, 1);
 }
 
-/* A session that is stored and kept counts once, the candidate itself not at all, another host's not either. */
+/* A session that is both in the baseline and a kept session counts once. Kept sessions of the candidate's own run, and
+ * those of another host, are not used. */
 static void kept_sessions_join_the_baseline(void **state)
 {
     static const double want[] = {0.1, 0.2, 0.3};
@@ -166,7 +168,8 @@ static void kept_sessions_join_the_baseline(void **state)
     remove_folder(folder);
 }
 
-/* Exact counters gate, and a kept session may be of a program that was changed on purpose. */
+/* Exact counters of kept sessions are not used: a kept session can be of a program that was changed on purpose, and a
+ * different counter would then fail the comparison. */
 static void exact_counters_of_kept_sessions_are_not_joined(void **state)
 {
     run base = {0};
@@ -198,7 +201,7 @@ static void a_comparison_uses_kept_sessions(void **state)
     assert_int_equal(against_baseline(made(3, 0.1), o, folder, "same=1"), 0);
     assert_int_equal(against_baseline(made(3, 0.1), require, folder, "same=1"), 4);
     assert_int_equal(against_baseline(made(2, 0.1), o, folder, "note: 1 of the sessions was kept"), 0); /* itself */
-    /* Missing rows are judged by the stored sessions alone. */
+    /* A row that only kept sessions have is not MISSING; only rows of stored sessions are expected. */
     assert_int_equal(against_baseline(run_file("base"), o, folder, "missing=0 incomparable=0 failed=0 new=2"), 0);
     const pb_baseline_opts save = {.baselines = folder, .machine = "used", .reason = "why"};
     capture c;

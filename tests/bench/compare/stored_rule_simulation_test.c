@@ -1,12 +1,14 @@
-/* stored_rule_simulation_test.c - how often the rule for stored sessions is wrong, and what it finds, on three classes
- * of machines and on pools: seeded simulation of the whole verdict (bench/compare/verdict.h), with confirmation.
+/* stored_rule_simulation_test.c - simulates comparisons with stored sessions, including the confirmation, on three
+ * classes of machines and on pools: counts how often unchanged code gets REGRESSED, and how often slower code does. The
+ * verdicts are those of bench/compare/verdict.h.
  *
  *   stored_rule_simulation_test          checks the promises, and that docs/statistics.md has the table
  *   stored_rule_simulation_test --table  prints the table
  *
- * The noise, in logarithms: every session has a part that all rows share, every process of a row a part of its own, and
- * every host of a pool an offset. One process in seven is in a slower mode, so the noise has a heavy right tail. A
- * confirmation, a minute later, shares 0.7 of the session's part. Seeds are fixed, so the results never vary. */
+ * The logarithm of a value is a sum of three random terms: one per session, which all its rows share; one per process
+ * and row; and one per host of a pool. One process in seven is in a slower mode, so the noise has a heavy right tail. A
+ * confirmation, a minute later, has 0.7 of its session's term in common with the run. Seeds are fixed, so the results
+ * never vary. */
 #include <math.h>
 
 #include "bench/compare/stored_rule.h"
@@ -29,7 +31,8 @@ static double gauss(source *s) /* Box-Muller */
     return radius * cos(6.283185307179586 * uniform(s));
 }
 
-/* Mean 0 and sd 1: normal, and in one of seven cases higher by 3 sd of that normal. */
+/* Returns a random number: normal, but with probability 1/7 larger by 3 standard deviations; then scaled to mean 0 and
+ * standard deviation 1. */
 static double process_noise(source *s)
 {
     const double share = 1.0 / 7, by = 3;
@@ -37,24 +40,24 @@ static double process_noise(source *s)
     return (gauss(s) + slow - share * by) / sqrt(1 + share * (1 - share) * by * by);
 }
 
-/* sd of the part that all rows of a session share, of a process, and of a pool's hosts. */
+/* A simulated machine. session, process, host: standard deviations of the three terms of its noise (file header). */
 typedef struct machine {
     const char *name;
-    const char *host_name; /* what the column `host` has before the slash; "": a host of one's own */
+    const char *host_name; /* name that the user gave the machine; "": none, the hardware identifies the host */
     double session, process, host;
     int sessions, hosts; /* hosts 1: no pool */
 } machine;
 
-/* ---- one comparison -------------------------------------------------------------------------------- */
+/* ---- drawing the values of one comparison ------------------------------------------------------------ */
 
 typedef struct scene {
     char key[ROWS][64], host[MOST_SESSIONS + 1][16];
     pb_session of_base[ROWS][MOST_SESSIONS], of_cand[ROWS], of_again[ROWS];
     pb_series base[ROWS], cand[ROWS], again[ROWS];
-    double level; /* of the candidate's session and host */
+    double level; /* sum of the terms of the candidate's session and host, in logarithms */
 } scene;
 
-/* Draws n processes of a row into *s: their median and scatter. */
+/* Draws the values of n processes of a row, and stores their median and scatter in *s and *session. */
 static void draw_processes(source *r, const machine *m, double level, int n, pb_series *s, pb_session *session)
 {
     double x[6];
@@ -71,7 +74,8 @@ static void draw_processes(source *r, const machine *m, double level, int n, pb_
     s->sessions = 1;
 }
 
-/* Eight rows are four placebo pairs; the others have no twin. */
+/* Sets the keys of the rows: the first eight are four placebo pairs (mode eager and mode graph of one case); the others
+ * are in no pair. */
 static void name_rows(scene *z, const machine *m)
 {
     for (int r = 0; r < ROWS; r++) {
@@ -139,7 +143,7 @@ static void slow_down(pb_series *s, pb_session *session, double by)
     session->value *= by;
 }
 
-/* Makes the changed row slower, or all of them (row < 0), in the run and in the confirmation. */
+/* Makes one row slower by `by`, or all rows (row < 0), both in the candidate's run and in its confirmation. */
 static void change(scene *z, int row, double by)
 {
     for (int i = 0; i < ROWS; i++) {
@@ -149,10 +153,10 @@ static void change(scene *z, int row, double by)
     }
 }
 
-/* ---- what the rule says of it ------------------------------------------------------------------------ */
+/* ---- the verdicts on a simulated comparison ------------------------------------------------------------ */
 
 typedef struct outcome {
-    bool beyond, regressed, suspect, changed; /* any row; `changed`: the changed row is reported */
+    bool beyond, regressed, suspect, changed; /* true for at least one row; `changed`: for the row CHANGED */
     double detects_row, detects_all;
 } outcome;
 
@@ -194,7 +198,7 @@ static outcome judge_scene(const scene *z, const machine *m)
     return o;
 }
 
-/* ---- the table --------------------------------------------------------------------------------------- */
+/* ---- the table of rates in docs/statistics.md ---------------------------------------------------------- */
 
 static const machine machines[] = {
     {"busy VM", "vm", 0.054, 0.128, 0, 1, 1},
@@ -307,10 +311,11 @@ static void each_line(void (*use)(const char *line, void *user), void *user)
     }
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------- */
+/* ---- tests of the simulated rates ---------------------------------------------------------------------- */
 
-/* At most 1 % of runs of unchanged code have a REGRESSED row, and about 1 % are beyond the bound before the confirmation:
- * a rule that never gives an alarm would be wrong too. Fewer than five sessions never say REGRESSED (judge_once). */
+/* At most 1 % of the runs of unchanged code have a REGRESSED row. About 1 % have a row beyond the bound before the
+ * confirmation; if none had, the bound would be too wide to find changes. With fewer than five sessions no row is
+ * REGRESSED (judge_once). */
 static void false_alarms_are_rare(void **state)
 {
     const figures *f = all_figures();
@@ -325,7 +330,7 @@ static void false_alarms_are_rare(void **state)
     assert_true(beyond > MACHINES * UNCHANGED / 400);
 }
 
-/* Changes that must be found, in percent of the runs in which they happened; from five sessions on. */
+/* With five or more sessions, slower code is found in at least `least` percent of the runs. */
 static void slow_code_is_found(void **state)
 {
     static const struct {

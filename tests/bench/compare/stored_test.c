@@ -1,5 +1,6 @@
-/* stored_test.c - comparisons with the stored sessions of tests/fixtures/compare/cases.txt (few and many sessions, other
- * hosts, pools, confirmations, ceilings that change, extreme statistics), and the functions of the rule by hand. */
+/* stored_test.c - tests of comparisons with stored sessions: those of tests/fixtures/compare/cases.txt (few and many
+ * sessions, other hosts, pools, confirmations, ceilings that change, extreme statistics), and the functions of
+ * stored_rule.h, compared with results worked out by hand. */
 #include <math.h>
 
 #include "bench/compare/placebo.h"
@@ -13,7 +14,7 @@ static void stored_sessions_follow_the_rule(void **state)
     assert_true(check_comparisons(true) >= 70);
 }
 
-/* ---- the pure functions ---------------------------------------------------------------------------- */
+/* ---- the functions of stored_rule.h ------------------------------------------------------------------ */
 
 static pb_evidence weigh(const pb_stored_row *row, const pb_stored_noise *noise, int averaged)
 {
@@ -22,7 +23,8 @@ static pb_evidence weigh(const pb_stored_row *row, const pb_stored_noise *noise,
     return e;
 }
 
-/* Two processes per side are left out; of the others, 3 and 6 processes, the mean of kappa_L times the variance. */
+/* w2 is the mean of kappa_L * variance over the rows with 3 and with 6 processes (0.449 and 0.215 are kappa_3 and
+ * kappa_6). A row with only 2 processes does not count. */
 static void noise_of_processes_and_placebos(void **state)
 {
     const pb_stored_processes p[] = {{3, 0.01}, {2, 9}, {6, 0.04}, {0, (double)NAN}};
@@ -42,7 +44,7 @@ static void one_host_follows_the_formulas(void **state)
     const pb_stored_row one = {.x = x, .k = 1, .y = 0.5}, three = {.x = x, .k = 3, .y = 0.5};
     (void)state;
     pb_evidence e = weigh(&one, &noise, 1);
-    CHECK_NEAR(e.prior, sqrt(0.0425), 1e-12); /* the larger of both, and what a session shares */
+    CHECK_NEAR(e.prior, sqrt(0.0425), 1e-12); /* variance: the larger of 0.01 and 0.04, plus the shared 0.0025 */
     CHECK_NEAR(e.sd, e.prior, 1e-12);
     CHECK_NEAR(e.se, sqrt(2 * 0.0425), 1e-12);
     CHECK_NEAR(e.change, 0.4, 1e-12);
@@ -52,7 +54,7 @@ static void one_host_follows_the_formulas(void **state)
     CHECK_NEAR(e.centre, 0.7 / 3, 1e-12);
     CHECK_NEAR(e.since_oldest, 0.4, 1e-12);
     CHECK_NEAR(e.spread * e.spread, 0.07 / 3, 1e-12);
-    CHECK_NEAR(e.prior, 0.3, 1e-12); /* of the group's sessions */
+    CHECK_NEAR(e.prior, 0.3, 1e-12); /* variance: v_group, 0.09, which is larger than u2, 0.04 */
     CHECK_NEAR(e.sd * e.sd, (6 * 0.09 + 2 * 0.07 / 3) / 8, 1e-12);
     CHECK_NEAR(e.se, e.sd * sqrt(4 / 3.0), 1e-12);
     assert_true(e.nu == 8);
@@ -60,7 +62,8 @@ static void one_host_follows_the_formulas(void **state)
     CHECK_NEAR(e.prior * e.prior, 0.07 / 3, 1e-12); /* more than 0.0025 + 0.04/4 */
 }
 
-/* The candidate's host is a new one, so the variance between hosts counts twice: its own, and that of the mean. */
+/* The candidate's host has no stored sessions, so the variance between hosts is in the standard error twice: for the
+ * candidate's host, and for the mean of the stored hosts. */
 static void a_pool_adds_the_variance_between_hosts(void **state)
 {
     const double x[] = {0, 0.1, 0.5, 0.6, 1.0};
@@ -82,7 +85,7 @@ static void a_pool_adds_the_variance_between_hosts(void **state)
     e = weigh(&row, &noise, 1);
     assert_true(e.hosts == 2 && !pb_stored_enough(&e));
     const pb_stored_row alone = {.x = x, .k = 5, .y = 1.5, .another_host = true};
-    e = weigh(&alone, &noise, 1); /* one host, which is not the candidate's: the prior alone */
+    e = weigh(&alone, &noise, 1); /* all sessions are of one other host: the variance between hosts is the prior */
     CHECK_NEAR(e.between, 0.3, 1e-12);
     assert_true(e.pool && !pb_stored_enough(&e));
 }
@@ -101,7 +104,7 @@ static void degrees_of_freedom_are_capped(void **state)
     }
 }
 
-/* A slower row is REGRESSED only if measuring it again agrees: it is slower again, by 2 % at least, at 0.05. */
+/* A slower row is REGRESSED only if its confirmation is slower too: by at least 2 %, and significant at level 0.05. */
 static void a_regression_needs_its_confirmation(void **state)
 {
     static const struct {
@@ -130,7 +133,7 @@ static void a_regression_needs_its_confirmation(void **state)
     }
 }
 
-/* SAME needs both bounds of the 90 % interval within the limit. */
+/* A row is SAME only if both ends of its 90 % interval are within the limit; else it is not shown to be equal. */
 static void equality_is_shown_not_assumed(void **state)
 {
     const double t = pb_t_quantile(0.05, 10), limit = log(1.15);

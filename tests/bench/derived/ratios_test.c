@@ -1,4 +1,5 @@
-/* ratios_test.c - the ratios of two cases of one process: which cases form one, its value, and what has none. */
+/* ratios_test.c - tests of the derived metrics clip_over_sync and graph_over_eager: from which two cases of a process a
+ * ratio is computed, its value, and which cases get no ratio. */
 #include "bench/derived/ratios.h"
 #include "tests/bench/emitter.h"
 

@@ -1,4 +1,5 @@
-/* requirements_test.c - requirements on measured cases and on ratios of them, from rows of a GPU. Needs no GPU. */
+/* requirements_test.c - tests of the verdicts on requirements: on measured cases and on ratios of two cases. The rows
+ * are made up to look like those of a GPU, so no GPU is needed. */
 #include <string.h>
 
 #include "bench/derived/requirements.h"

@@ -1,5 +1,5 @@
-/* exchange_test.c - formats of other tools: `bench export` and `import`, Markdown and JUnit XML, compared with
- * golden files and with the rules of each format. scripts/peers/check_formats runs the real readers. */
+/* exchange_test.c - tests of other tools' formats (`bench export` and `bench import`, Markdown, JUnit XML): the output
+ * equals golden files and follows each format's rules. scripts/peers/check_formats reads it with these tools. */
 #include <jansson.h>
 #include <math.h>
 
@@ -317,7 +317,7 @@ static void malformed_imports_are_refused_with_file_and_line(void **state)
     assert_non_null(strstr(pb_error(), "did you mean 'nvbench'?"));
 }
 
-/* Hidden values of nvbench are not counted as missing, whether bench has a metric for them or not. */
+/* Values for which bench has no metric are counted as left out, except those that nvbench's file marks as hidden. */
 static void figures_without_a_metric_are_counted(void **state)
 {
 #define SUMMARY(tag, more) "{\"tag\": \"" tag "\", " more "\"data\": [{\"name\": \"value\", \"value\": \"1e-6\"}]}"

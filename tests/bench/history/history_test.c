@@ -1,4 +1,5 @@
-/* history_test.c - bench history: which sessions become a row, where their change points are, and every format. */
+/* history_test.c - tests of `bench history`: which sessions are in a row's history, where it shows change points, and
+ * every output format. */
 #include <sys/stat.h>
 
 #include "bench/history/history_formats.h"
@@ -32,7 +33,8 @@ static const char *in(const char *name)
 
 static void make_dir(const char *name) { assert_int_equal(mkdir(in(name), 0755), 0); }
 
-/* Values around 1 that alternate with period 3; 10 % more from session CHANGE_AT on. */
+/* Returns the value of a session: close to 1 in the first CHANGE_AT sessions, 10 % more from then on, with small
+ * differences of period 3 instead of noise. */
 static double value_of(int session) { return (session < CHANGE_AT ? 1 : 1.1) * (1 + 0.002 * (session % 3)); }
 
 static void put_session(FILE *f, int session, const char *key, const char *metric_unit_better, double value)
@@ -62,7 +64,7 @@ static void write_baselines(void)
     f = open_in("base/exact/backward.csv");
     fputs(HEADER "\n2,baseline:r,cpu,1," KEY ",backward_time,s,lower,7,0,ok,\n", f);
     fclose(f);
-    f = open_in("base/m1/peers.csv"); /* not a baseline: its rows are those of runs */
+    f = open_in("base/m1/peers.csv"); /* not a baseline: its run_ids do not begin with "baseline:" */
     fputs(HEADER "\n2,r,m1,0," KEY ",backward_time,s,lower,7,0,ok,\n", f);
     fclose(f);
 }
@@ -118,7 +120,7 @@ static pb_history_opts options(void)
     return (pb_history_opts){.baselines = in("base"), .ascii = true, .rule = {0.01, 0.01}};
 }
 
-/* The output, which the caller frees; notes are appended. */
+/* Runs `bench history` and returns its output followed by its notes; the caller frees the text. */
 static char *history(pb_history_opts o)
 {
     capture c;
@@ -144,7 +146,7 @@ static void complains(pb_history_opts o, const char *text)
     if (!strstr(pb_error(), text)) fail_msg("'%s' does not say '%s'", pb_error(), text);
 }
 
-/* ---- stored sessions ----------------------------------------------------------------------------- */
+/* ---- histories of the sessions stored in a baseline ---------------------------------------------- */
 
 static void a_change_is_shown_with_its_time_size_and_commits(void **state)
 {
@@ -190,7 +192,7 @@ static void the_smallest_change_and_alpha_can_be_chosen(void **state)
     says(history(o), (const char *const[]){"change_points=1 worse=1 better=0 alpha=0.05", NULL});
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------- */
+/* ---- histories of runs instead of stored sessions ------------------------------------------------ */
 
 static void runs_are_sessions_in_the_order_of_time(void **state)
 {
@@ -238,7 +240,7 @@ static void wrong_input_is_one_line(void **state)
     complains(o, "twice/b/results.csv:1: the header lacks the column");
 }
 
-/* ---- formats ------------------------------------------------------------------------------------- */
+/* ---- output formats of a history ----------------------------------------------------------------- */
 
 static void csv_marks_the_session_of_a_change(void **state)
 {
@@ -336,7 +338,7 @@ static void svg_draws_a_picture_for_each_row(void **state)
                                              "\n0.5 12.5 0.01002\n12.5 20.5 0.0110", "\n12.5 \"+10.0 %\"\n", NULL});
 }
 
-/* ---- sparklines ----------------------------------------------------------------------------------- */
+/* ---- sparklines (one character per session, its height shows the value) ---------------------------- */
 
 static void sparklines_have_eight_heights(void **state)
 {

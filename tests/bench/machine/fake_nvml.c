@@ -3,9 +3,9 @@
  * PB_FAKE_NVML_THROTTLE  throttle reasons after each start of the library, as hexadecimal masks ("0,8,0"); the last
  *                        mask holds for all later starts
  * PB_FAKE_NVML_SECOND    bits that are added only to the second reading after a start
- * PB_FAKE_NVML_STATE     a file that counts the starts
+ * PB_FAKE_NVML_STATE     a file in which the starts of the library are counted
  * PB_FAKE_NVML_LACKS     names of functions that answer "not supported"
- * PB_FAKE_NVML_ROOT=no   the caller may not change settings
+ * PB_FAKE_NVML_ROOT=no   changing the clocks fails, as for a user who is not root
  * PB_FAKE_NVML_LOG       a file that gets one line per change of the clocks
  * PB_FAKE_NVML_DEAD      the library fails to start */
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* host_identity_test.c - the text that identifies a host: its forms, its parts, and what it is made from. */
+/* host_identity_test.c - tests of the column `host`, the text that identifies a host: which of the system's identifiers
+ * it is made from, when the host counts as verified, and how a name that the user gives is added. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -34,7 +35,7 @@ static void put_card(const char *host, const char *name, const char *type, const
     snprintf(path, sizeof path, NET "%s/device/vendor", name), put(host, path, "0x8086\n");
 }
 
-/* A host with flags in /proc/cpuinfo, a machine-id and a network card. */
+/* Writes the files of a host: flags for /proc/cpuinfo, a machine-id, and the address of its network card. */
 static void put_host(const char *host, const char *flags, const char *id, const char *address)
 {
     put(host, "/proc/cpuinfo", flags);
@@ -122,7 +123,7 @@ static void a_host_with_two_identities_is_verified_unless_it_is_virtual(void **s
     expect_parts(metal, "", metal + 1, true);
     assert_int_equal(strlen(metal), 1 + PB_HOST_HASH);
     assert_int_equal(*virtual, '?');
-    assert_string_equal(virtual + 1, metal + 1); /* what is hashed does not depend on it */
+    assert_string_equal(virtual + 1, metal + 1); /* the hash does not depend on whether the host is virtual */
     assert_int_equal(*text_of("silent", NULL), '?');
     assert_string_not_equal(text_of("other", NULL), metal);
     expect_parts(text_of("virtual", "pool.a"), "pool.a", metal + 1, true);
@@ -147,7 +148,8 @@ static void a_host_with_one_copyable_identity_is_unverified(void **state)
     assert_int_equal(*text_of("installing", NULL), '?');
 }
 
-/* Only root may read the mainboard's UUID, and a hash must not depend on the user where it need not. */
+/* If a host has other identifiers, the mainboard's UUID is not in the hash: only root can read the UUID, so the hash
+ * would depend on the user. */
 static void the_mainboard_identifies_a_host_that_lacks_another_identity(void **state)
 {
     char before[PB_HOST_TEXT];
@@ -194,7 +196,8 @@ static void the_name_is_the_option_else_the_variable(void **state)
 #define COLUMNS      "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note"
 #define ROW(process) "2,r,m," process ",a/b,backward_time,s,lower,1,3,ok,n"
 
-/* Files that were written before the column existed are read. Naming the machine then changes unverified hosts only. */
+/* Files from before the column `host` existed can be read. Naming the machine adds the name to rows without a host and
+ * to unverified hosts, not to verified ones. */
 static void rows_without_a_host_are_read_and_can_be_named(void **state)
 {
     static const char old[] = COLUMNS "\n" ROW("1") "\n" ROW("2") "\n";

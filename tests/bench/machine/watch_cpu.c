@@ -1,9 +1,10 @@
 /* watch_cpu.c - makes bench read NVML (throttling, clocks) for processes on the CPU as well, and simulates other work;
  * linked with --wrap=pb_nvml_concerns,--wrap=pb_host_read.
  *
- * PB_FAKE_OTHERS  CPUs of two that other processes use during each measuring process ("0,1.5,0"); the last number holds
- *                 for all later processes. Without it the machine is as it is
- * PB_FAKE_STEAL   the same for CPU seconds in each second that the hypervisor gives to other machines */
+ * PB_FAKE_OTHERS  for each measuring process in turn ("0,1.5,0"), how many of the machine's 2 CPUs other processes use;
+ *                 the last number holds for all later processes
+ * PB_FAKE_STEAL   likewise, how many CPUs' time the hypervisor gives to other virtual machines
+ * If neither variable is set, the machine's real state is returned. */
 #include <stdlib.h>
 
 #include "bench/machine/disturbance.h"

@@ -1,4 +1,4 @@
-/* harness_test.c - keys of cases, exit codes, and the writer of result rows. */
+/* harness_test.c - tests of the keys of cases, of exit codes, and of the writer of result rows. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,7 +188,7 @@ static void a_full_disk_is_an_error(void **state)
 
 static void interrupt(void) { raise(SIGINT); }
 
-/* Must run last: the interrupt flag stays set. */
+/* This test must be the last one, because it sets the process's interrupt flag, which cannot be cleared. */
 static void an_interrupt_ends_the_current_sample_and_keeps_the_rest(void **state)
 {
     static const double script[16] = {50, 40, 1, 5, 2, 4, 3, 9, 9, 9};

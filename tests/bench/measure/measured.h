@@ -1,4 +1,5 @@
-/* measured.h - measures on the scripted device of scripted.h and checks the samples bit by bit. */
+/* measured.h - runs the measurement loop on the scripted device of scripted.h, and checks that the samples equal the
+ * script bit for bit. */
 #ifndef PB_TESTS_MEASURED_H
 #define PB_TESTS_MEASURED_H
 #include "tests/bench/measure/scripted.h"

@@ -1,6 +1,6 @@
-/* measured_noise_test.c - scripted times of known distributions go through the measurement loop: the samples equal the
- * script bit for bit, stopping at a time biases the median as theory predicts, and a warm-up that is too short is
- * reported. */
+/* measured_noise_test.c - tests of the measurement loop on a device whose call times have known distributions: the
+ * samples equal the scripted times bit for bit, ending after a fixed time instead of a fixed number of samples biases
+ * the median as theory predicts, and a warm-up that is too short is reported. */
 #include "bench/stats/distributions.h"
 #include "bench/stats/inference.h"
 #include "bench/stats/trend.h"
@@ -102,9 +102,10 @@ static void the_distributions_are_the_known_ones(void **state)
     }
 }
 
-/* ---- the bias of stopping at a time ------------------------------------------------------------------ */
+/* ---- the bias of ending after a fixed time (min_time) ------------------------------------------------ */
 
-/* Averages the median and the last sample over 4000 measurements of freshly drawn times. */
+/* Makes 4000 measurements with newly drawn times. Returns the mean of their medians and the mean of their last
+ * samples. */
 static void over_many(draw d, const pb_measure_opts *o, double *median, double *last)
 {
     enum { TIMES = 4000, LONGEST = 128 };
@@ -158,7 +159,8 @@ static void a_trend_is_found_and_noise_is_none(void **state)
 {
     static const draw still[] = {constant, normal, exponential, bimodal, spiked};
     (void)state;
-    /* The first and last third of the samples have the medians 1.5 - 1/12 and 1 + 1/12, the values at their middles. */
+    /* The times fall linearly from 1.5 to 1, so the median of the first third of the samples is 1.5 - 1/12, and that of
+     * the last third 1 + 1/12. */
     CHECK_NEAR(trend_of(warming, 1, N), (1.5 - 0.5 / 6) / (1 + 0.5 / 6) - 1, 0.01);
     assert_true(trend_of(cooling, 1, N) == 0);
     assert_true(trend_of(hardly_warming, 1, N) == 0);

@@ -1,5 +1,6 @@
-/* measurer_test.c - the measurement loop on the scripted device: only the work is timed, sampling stops when it
- * should, and every failure is one error. */
+/* measurer_test.c - tests of the measurement loop on the scripted device of scripted.h: only the work is timed,
+ * sampling ends at the requested time or number of samples, and a failure of any call ends the measurement with its
+ * error. */
 #include "tests/bench/measure/measured.h"
 #include "bench/measure/slowdown.h"
 #include "bench/measure/time_slice.h"
@@ -140,7 +141,7 @@ static void a_turn_is_two_calls_where_the_caches_matter(void **state)
     assert_int_equal(f.calls, 1 + 2 * 8);
 }
 
-/* ---- what is not timed --------------------------------------------------------------------------- */
+/* ---- preparation, host syncs and delays that must not be in a sample's time ---------------------- */
 
 static void preparation_is_not_timed(void **state)
 {
@@ -368,7 +369,7 @@ static pb_timing stopped_at(int call, pb_measure_opts o, scripted *s)
     return t;
 }
 
-/* The call during which the interrupt arrives is the last; earlier samples are kept. */
+/* When an interrupt arrives during a call, that call is the last one; the samples before it are kept. */
 static void an_interrupt_keeps_what_is_measured(void **state)
 {
     pb_measure_opts o = {.warmup = 2, .min_samples = 20, .max_samples = 20};

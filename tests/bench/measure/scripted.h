@@ -1,7 +1,9 @@
-/* scripted.h - a device and a host whose clocks follow a script, for tests of the measurement loop.
+/* scripted.h - a simulated device and host clock for tests of the measurement loop: each call takes the time that the
+ * test's script gives.
  *
- * A test that links scripted.c gets the scripted host clock instead of pb_clock_seconds. Time passes only as the
- * script and the costs below say. Keep them multiples of SCRIPTED_UNIT: then every sum is exact in binary. */
+ * In a test that links scripted.c, pb_clock_seconds returns the simulated host clock. Time passes only by the script
+ * and by the costs below. All of them must be multiples of SCRIPTED_UNIT, so that every sum of times is exact in
+ * binary. */
 #ifndef PB_TESTS_SCRIPTED_H
 #define PB_TESTS_SCRIPTED_H
 #include "bench/measure/timing.h"
@@ -30,7 +32,7 @@ typedef struct scripted {
     bool async;           /* the host runs ahead of the device, as with a GPU; false: the host works itself (CPU) */
     bool gpu;             /* the context reports a GPU */
     double enqueue;       /* host seconds to enqueue a call or a replay, before the device may begin it */
-    double marking;       /* seconds that an event record takes; on a CPU the clock is read at their end */
+    double marking;       /* host seconds that an event record takes; on a CPU it reads the clock at their end */
     double recording;     /* seconds to record a graph */
     double waiting;       /* seconds that an injected delay takes in addition to its length */
     double shortest;      /* shortest time that an injected delay can take, seconds */

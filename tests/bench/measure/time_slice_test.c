@@ -1,5 +1,5 @@
-/* time_slice_test.c - two processes that work in alternating time slices: never both at once, neither ahead by a case,
- * and neither stuck when the other ends. */
+/* time_slice_test.c - tests of two processes that work in alternating time slices: they never work at the same time,
+ * neither is a whole case ahead of the other, and when one ends the other continues. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +59,7 @@ static void work(shared *s)
     atomic_fetch_sub(&s->working, 1);
 }
 
-/* Cases of different lengths: the second process has three times as many steps. */
+/* Works through `cases` cases of different lengths; the second process has three times as many steps per case. */
 static _Noreturn void run(const ends *e, int who, int cases, shared *s)
 {
     pb_time_slices t;
@@ -125,7 +125,7 @@ static void one_goes_on_alone_when_the_other_has_ended(void **state)
     }
 }
 
-/* A waiting process sends heartbeats, so that it is not taken for a hanging one. */
+/* A process that waits for its time slice sends heartbeats, so that the parent does not take it for a hanging one. */
 static void waiting_gives_signs_of_life(void **state)
 {
     ends e;
@@ -167,7 +167,7 @@ static void a_signal_ends_the_wait(void **state)
     assert_int_equal(status, 0);
 }
 
-/* A process that replaces a hung one, which held the time slice, starts with the slice. */
+/* When a process hangs and is ended during its time slice, the process that replaces it starts with the slice. */
 static void the_successor_of_a_process_has_its_turn(void **state)
 {
     ends e;

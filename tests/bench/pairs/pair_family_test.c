@@ -1,7 +1,8 @@
-/* pair_family_test.c - the joint sign flips of pair_rule.h on noise of many kinds, in families of 10 to 500
- * gating rows: how often a comparison of equal programs has any REGRESSED row, and how often a change of one row is
- * found, compared with the t test under Holm's adjustment and a sign-flip test per row. Seeds are fixed. SESSIONS
- * (the only argument) multiplies the number of comparisons; docs/statistics.md has the table for 15. */
+/* pair_family_test.c - simulates paired comparisons with noise of many kinds, in families of 10 to 500 gating rows, and
+ * tests the joint sign flips of pair_rule.h: how often a comparison of equal programs has a REGRESSED row, and how
+ * often a change of one row is found. Both are compared with another rule, which tests each row by itself
+ * (found_by_holm). Seeds are fixed. SESSIONS (the only argument) multiplies the number of comparisons;
+ * docs/statistics.md has the table for 15. */
 #include "bench/pairs/pair_rule.h"
 #include "kernels/engine/bind.h"
 #include "tests/test.h"
@@ -20,7 +21,7 @@ static double gauss(source *s)
     return radius * cos(6.283185307179586 * uniform(s));
 }
 
-/* ---- noise: the differences of one pair, d[0..m) --------------------------------------------------- */
+/* ---- kinds of noise: each function draws the differences d[0..m) of one pair in m rows ------------- */
 
 static void normal(source *s, int m, double *d)
 {
@@ -36,7 +37,7 @@ static void heavy(source *s, int m, double *d) /* Student's t with 3 degrees of 
 }
 
 static void wandering(source *s, int m,
-                      double *d) /* a level that all rows share, correlation 0.9 with the last process */
+                      double *d) /* all rows share a level, which has correlation 0.9 from process to process */
 {
     static double level;
     double two[2];
@@ -95,7 +96,7 @@ static const noise kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* ---- the rule, and the one to compare it with ------------------------------------------------------ */
+/* ---- the joint sign flips, and the other rule that they are compared with --------------------------- */
 
 typedef struct family {
     double d[MOST_ROWS][LOOK2];
@@ -130,8 +131,8 @@ static int judge(family *f, int m, bool *found)
     return report.count[PB_VERDICT_REGRESSED];
 }
 
-/* Tests each row by itself: Student's t under Holm's adjustment, and the row's own sign flips. Half of alpha at each of
- * the two looks. True if the middle row is found. */
+/* The other rule: a row is found if both its t test with Holm's adjustment and its own sign-flip test are significant,
+ * with half of alpha at each of the two looks. Returns true if the middle row, which was changed, is found. */
 static bool found_by_holm(family *f, int m)
 {
     for (int n = LOOK1; n <= LOOK2; n += LOOK1) {
@@ -166,11 +167,12 @@ static tally simulate(family *f, const noise *n, int m, int sessions, uint64_t s
     return t;
 }
 
-/* ---- the test ------------------------------------------------------------------------------------- */
+/* ---- tests of the rates of alarms and of changes found ---------------------------------------------- */
 
 static int scale = 1;
 
-/* The largest number of alarms that has a probability of 1e-4 at a rate of 1 %. */
+/* Returns the number of alarms that `sessions` comparisons exceed with probability 1e-4 at most, if 1 % of comparisons
+ * have an alarm. */
 static int most_alarms(int sessions)
 {
     int k = 0;
@@ -178,7 +180,7 @@ static int most_alarms(int sessions)
     return k;
 }
 
-/* At most one comparison in a hundred has an alarm, but for the error of the simulation. */
+/* At most one comparison in a hundred has a false alarm. The limit allows for the random error of the simulation. */
 static void a_family_has_one_alarm_in_a_hundred_at_most(void **state)
 {
     static family f;

@@ -1,5 +1,5 @@
-/* pair_rule_test.c - the rule of paired comparisons: every verdict and reason, degenerate pairs, the
- * family of gating rows, two looks, few pairs. */
+/* pair_rule_test.c - tests of the rule of paired comparisons: every verdict and its reason, degenerate values, the
+ * joint test of all gating rows, the two looks, and comparisons with few pairs. */
 #include "bench/compare/compare_results.h"
 #include "bench/pairs/pair_rule.h"
 #include "kernels/engine/bind.h"
@@ -194,7 +194,8 @@ static void make_family(family *f, int n, int pairs)
     }
 }
 
-/* Noise that differs from row to row, so that some choices of signs are large in one row and some in another. */
+/* Fills n rows with independent noise of standard deviation `sd`, so that different choices of signs give a large mean
+ * in different rows. */
 static void make_noise(family *f, int n, int pairs, double sd)
 {
     make_family(f, n, pairs);
@@ -203,7 +204,7 @@ static void make_noise(family *f, int n, int pairs, double sd)
             f->d[i][k] = sd * 3.46 * (pb_uniform(5, (uint64_t)(i * MOST + k)) - 0.5); /* uniform, of this sd */
 }
 
-/* A row that is significant alone is not significant among 39 others. */
+/* A row that is significant when tested alone is not significant when tested jointly with 39 others. */
 static void the_family_raises_the_threshold(void **state)
 {
     (void)state;
@@ -225,7 +226,8 @@ static void the_family_raises_the_threshold(void **state)
     CHECK_NEAR(f.r[0].p_adjusted, alone, 1e-12);
 }
 
-/* Equal rows are one test: flipping the signs of a pair flips them together. */
+/* If all rows have equal data, testing them jointly needs no stricter threshold than one row: flipping the sign of a
+ * pair changes all rows alike. */
 static void equal_rows_cost_nothing(void **state)
 {
     (void)state;
@@ -299,8 +301,8 @@ static void few_pairs_find_nothing(void **state)
     }
 }
 
-/* A gating row whose noise hides the change that must be found is blind, whatever its verdict, unless a change was
- * found in it. */
+/* A gating row is blind if its noise could hide a change of the size --must-find. Its verdict does not matter, except
+ * that a row in which a change was found is not blind. */
 static void rows_that_hide_a_change_are_counted(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-/* simulate_test.c - bench/pairs/simulate.h on synthetic recordings whose error rates are known: from
- * pair_simulation_test, from the closed forms of power.c, or because only one outcome is possible. Seeds are fixed;
- * each limit lies between the correct value and that of a broken simulation. */
+/* simulate_test.c - tests bench/pairs/simulate.h, which estimates the rule's error rates from recorded pairs. The
+ * recordings here are synthetic, so that the true rates are known: from pair_simulation_test, from the closed forms of
+ * power.c, or because only one outcome is possible. Seeds are fixed; each limit lies between the correct value and the
+ * value of a broken simulation. */
 #include "bench/pairs/simulate.h"
 #include "kernels/engine/bind.h"
 #include "tests/test.h"
@@ -48,9 +49,9 @@ static pb_simulation simulate(recording *z, int rows, const pb_sim_session *s, i
     return out;
 }
 
-/* So noisy that only alpha prevents false alarms: pair_simulation_test finds just below 1 % in each direction.
- * Without the joint test of the family about 8 % of the comparisons would have an alarm; without dividing alpha between
- * the looks, twice the allowed rate. */
+/* The recording is so noisy that the minimum effect prevents no false alarms; only alpha does. According to
+ * pair_simulation_test just below 1 % of comparisons have a false alarm in each direction. Without the joint test of
+ * the family about 8 % would have one; without dividing alpha between the looks, twice the allowed rate. */
 static void false_alarms_stay_below_alpha(void **state)
 {
     (void)state;
@@ -66,7 +67,7 @@ static void false_alarms_stay_below_alpha(void **state)
     assert_in_range(r.recorded.alarms, 0, 4);
     assert_int_equal(r.pairs, 2400);
     assert_true(r.found < r.injected / 25); /* 2 % is not visible in this noise */
-    o.family = false;                       /* each of the 8 rows is a comparison of its own */
+    o.family = false;                       /* each of the 8 rows is tested by itself, as one comparison */
     o.trials = 300;
     r = simulate(z, 8, s, 2, &o);
     assert_int_equal(r.resampled.comparisons, 2400);
@@ -75,8 +76,8 @@ static void false_alarms_stay_below_alpha(void **state)
     free(z);
 }
 
-/* A session is cut into whole comparisons; the rest is one more if it is long enough for a first look. No pair is
- * used twice. */
+/* The pairs of a recorded session are divided into comparisons of full length. The remaining pairs are one more
+ * comparison if there are enough for a first look. No pair is used twice. */
 static void recorded_pairs_are_used_once(void **state)
 {
     (void)state;
@@ -112,8 +113,8 @@ static void differences_are_centred(void **state)
     assert_int_equal(r.resampled.alarms + r.resampled.improvements + r.resampled.undecided, 0);
     assert_int_equal(r.found, r.injected);
     free(z);
-    /* centring reduces the spread, and the simulation corrects for it: sd over n values = sd of the centred ones
-     * over n-1 */
+    /* Subtracting the session's mean makes the standard deviation too small. The simulation corrects this: it
+     * multiplies by sqrt(n / (n-1)). */
     z = record(1, 12, 0.05, 0.004, 15);
     simulate(z, 1, &(pb_sim_session){12, true}, 1, &o);
     CHECK_NEAR(z->found[0].sd, pb_sample_of(z->d[0], 12).sd * sqrt(12.0 / 11), 1e-12);

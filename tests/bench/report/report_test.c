@@ -1,4 +1,5 @@
-/* report_test.c - `bench report` against golden text, formatting of numbers, and `bench plot`. */
+/* report_test.c - tests of `bench report` (compared with golden text), of the formatting of numbers, and of
+ * `bench plot`. */
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-/* read_test.c - the reader of results: which files it accepts, which it refuses, and the line it names in an error. */
+/* read_test.c - tests of the reader of results.csv: which files it accepts, and which line an error message names. */
 #include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -218,7 +218,7 @@ static void every_fault_gives_one_line_with_file_and_line(void **state)
     CHECK_FAILS(pb_table_read(PB_SOURCE_DIR "/tests/", &t), PB_EPATH, "tests//results.csv: No such file");
 }
 
-/* The reader of gates: every error is one line that names the place in the file and contains no control characters. */
+/* Every error of the reader of gates.csv is one line that names the file's line and has no control characters. */
 static void faults_in_gates_csv_are_reported(void **state)
 {
     static const char head[] = "suite,metric,better,stored_limit,ceiling,gating\n";

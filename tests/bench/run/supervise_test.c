@@ -24,7 +24,8 @@ typedef enum act { ENDS, BEATS, WAITS, IGNORES, STOPS, DIES, LEAVES_A_CHILD } ac
 
 /* Memory shared by the test, the supervising process and its children. */
 static struct shared {
-    /* ready: children that can be signalled; begun: cases begun; last: index of the last one */
+    /* ready: number of children that can be signalled; begun: number of cases begun; last: index of the last such
+     * case */
     atomic_int ready, begun, last;
     pb_child child[PB_CHILDREN];
 } * shared;
@@ -196,8 +197,8 @@ static void test_signals(void **state)
     assert_int_equal(ended_by(1), SIGINT);
 }
 
-/* Without heartbeats, a child counts as ended when its pipe reaches end of file, which is when the processes that it
- * left have ended too. */
+/* A child that sends no heartbeats counts as ended when its pipe reaches end of file. That is only when the processes
+ * that the child started and left running have ended too. */
 static void test_end_of_file(void **state)
 {
     (void)state;
@@ -211,7 +212,7 @@ static void test_end_of_file(void **state)
     assert_true(shared->child[0].took < 0.8e-3 * CHILD_MS);
 }
 
-/* kill() without effect, as for a process inside a driver call that never returns. */
+/* true: kill() has no effect, as for a process inside a driver call that never returns. */
 static bool no_kill;
 int __real_kill(pid_t pid, int sig);
 int __wrap_kill(pid_t pid, int sig);

@@ -1,5 +1,6 @@
-/* changepoint_test.c - bench/stats/changepoint against numpy and Apache Otava (tests/fixtures/changepoint.csv), and its
- * rates of false and missed change points by seeded Monte Carlo. */
+/* changepoint_test.c - tests of bench/stats/changepoint: its results equal those of numpy and Apache Otava
+ * (tests/fixtures/changepoint.csv), and its rates of false and missed change points, simulated with fixed seeds, are as
+ * specified. */
 #include "bench/stats/changepoint.h"
 #include "bench/stats/inference.h"
 #include "tests/test.h"
@@ -14,9 +15,9 @@ static int points(const double *x, int n, const pb_change_rule *r, pb_change_poi
     return count;
 }
 
-/* ---- the fixture ------------------------------------------------------------------------------- */
+/* ---- comparison with the fixture --------------------------------------------------------------- */
 
-/* A line: kind, number of results, results, values. */
+/* One line of the fixture: kind, number of expected results, these results (want), input values (x). */
 typedef struct entry {
     char kind[32];
     double want[MOST], x[MOST];
@@ -50,7 +51,8 @@ static void check_candidate(const entry *e)
     CHECK_NEAR(q, e->want[1], 1e-10 * fabs(e->want[1]));
 }
 
-/* want: t, and p of the permutation test by enumerating all orders. The test draws 999 of them. */
+/* want: index of the change point, and its exact p-value, for which all permutations were enumerated. The code under
+ * test draws only PB_CHANGE_SHUFFLES permutations, so its p-value has a random error. */
 static void check_permutation(const entry *e)
 {
     static pb_change_point out[MOST];
@@ -102,21 +104,21 @@ static void results_equal_the_reference_table(void **state)
     for (int k = 0; k < 3; k++) assert_true(seen[k] >= 5);
 }
 
-/* ---- rates ------------------------------------------------------------------------------------- */
+/* ---- rates of false and of missed change points ------------------------------------------------ */
 
 static double gauss(uint64_t seed, uint64_t i) /* Box-Muller */
 {
     return sqrt(-2 * log(1 - pb_uniform(seed, 2 * i))) * cos(6.283185307179586 * pb_uniform(seed, 2 * i + 1));
 }
 
-/* n values of 100 with a standard deviation of 1; from index `at` on, `shift` more. */
+/* Draws n normal values with mean 100 and standard deviation 1; from index `at` on, the mean is higher by `shift`. */
 static void make_series(double *x, int n, int at, double shift, uint64_t seed)
 {
     for (int i = 0; i < n; i++) x[i] = 100 + gauss(seed, (uint64_t)i) + (i >= at ? shift : 0);
 }
 
-/* The magnitude rule is off, so only the tests prevent false change points. The limit is the number of successes that
- * a binomial of the nominal rate exceeds with probability 0.001: 1000 trials at 0.01 exceed 20 so rarely. */
+/* No smallest change is set, so only the statistical tests prevent false change points. With the nominal rate of 0.01,
+ * more than 20 of 1000 series have one with probability 0.001 only (binomial distribution); 20 is the limit. */
 static void noise_has_change_points_at_most_at_the_nominal_rate(void **state)
 {
     static const int lengths[] = {6, 10, 20, 50};
@@ -135,7 +137,8 @@ static void noise_has_change_points_at_most_at_the_nominal_rate(void **state)
     }
 }
 
-/* 100 values are three windows, each with the nominal rate; 300 trials at 0.03 exceed 19 with probability 0.001. */
+/* A series of 100 values is tested in three windows, so its rate of false change points is three times the nominal rate
+ * of 0.01. With a rate of 0.03, more than 19 of 300 series have one with probability 0.001 only; 19 is the limit. */
 static void long_noise_has_the_rate_of_its_windows(void **state)
 {
     const pb_change_rule r = {0.01, 0};
@@ -170,7 +173,7 @@ static void a_shift_of_three_deviations_is_found_in_twenty_values(void **state)
     }
 }
 
-/* ---- the rules --------------------------------------------------------------------------------- */
+/* ---- which candidates are no change points ----------------------------------------------------- */
 
 static void a_change_below_the_smallest_is_left_out(void **state)
 {

@@ -1,4 +1,5 @@
-/* stats_test.c - bench/stats against tables made with scipy and mpmath, and its results for degenerate input. */
+/* stats_test.c - tests of bench/stats: its results equal a table made with scipy and mpmath, and degenerate input gives
+ * defined results. */
 #include "bench/stats/median.h"
 #include "bench/stats/distributions.h"
 #include "bench/stats/inference.h"
@@ -295,7 +296,8 @@ static void sign_flip_of_24(void **state)
     assert_true(pb_sign_flip(d, 24, 0) == 1);
 }
 
-/* Two sessions of one host, three of another, worked out by hand. */
+/* Compares means and variances within and between groups with results worked out by hand, for two values (sessions) of
+ * one host and three of another. */
 static void groups_are_separated_from_what_is_inside_them(void **state)
 {
     const double x[] = {1, 2, 3, 5, 7};

@@ -1,5 +1,5 @@
-/* attention_case_test.c - cases of the suite attention: invalid combinations, key lists, the counts of
- * floating-point operations against sums worked out by hand, and roofline times. */
+/* attention_case_test.c - tests of the cases of the suite attention: invalid combinations of axes are refused, key
+ * lists have the right form, counts of floating-point operations equal sums worked out by hand, and roofline times. */
 #include "tests/bench/suites/attention_cases.h"
 
 static void refused(const char *line, const char *why)

@@ -1,5 +1,5 @@
-/* attention_suite_test.c - the suite attention: which errors its comparison with the reference finds, the
- * requirements and crossovers that it derives, and one case from end to end. */
+/* attention_suite_test.c - tests of the suite attention: which errors its comparison with the reference finds, which
+ * rows of requirements and crossovers it derives, and one case from measurement to result rows. */
 #include <unistd.h>
 
 #include "bench/suites/attention_requirements.h"
@@ -105,7 +105,7 @@ static void one_bad_element_is_noticed(void **state)
     pb_attn_close(&c);
 }
 
-/* A gradient that is wrong by 2 % but finite is found. */
+/* A gradient (dq, dkv or dsink) whose elements are all 2 % too large, or one of them, is found. */
 static void a_wrong_sum_is_noticed(void **state)
 {
     const pb_attn a = sizes_of("bwd seq=200 heads=3 qk=32 topk=40 dtype=bf16");

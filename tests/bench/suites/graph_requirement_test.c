@@ -1,5 +1,6 @@
-/* graph_requirement_test.c - the requirements that train the model `tiny`: they pass on correct code, notice gradients
- * that are clipped too far, emit no row after an interrupt, and fail when the disk is full. */
+/* graph_requirement_test.c - tests of the requirements F-GRAPH-BWD-001, 002 and 004, which train the model `tiny`: they
+ * pass on correct code, fail if gradients are clipped too far or NaN, emit no row after an interrupt, and report an
+ * error if the disk is full. */
 #include <fcntl.h>
 #include <omp.h>
 
@@ -11,7 +12,7 @@
 #include "tests/bench/emitter.h"
 #include "trainer/step/trainer.h"
 
-static float factor = 1; /* factor for all clipped gradients; NaN: only the first tensor is multiplied */
+static float factor = 1; /* every clipped gradient is multiplied by it; NaN: only the first tensor is */
 static int calls_left;   /* calls of pb_interrupted() until it returns true; 0: it never does */
 
 /* Replaces pb_trainer_clip_states(), which the requirements call after replaying the graph and before reading the
@@ -33,7 +34,7 @@ pb_status __wrap_pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out)
     return __real_pb_trainer_clip_states(t, out);
 }
 
-/* calls of pb_trainer_loss and pb_gradient_copy until one returns a NaN; 0: never */
+/* Calls of pb_trainer_loss (losses_left) and of pb_gradient_copy (copies_left) until one returns a NaN; 0: never. */
 static int losses_left, copies_left;
 
 pb_status __real_pb_trainer_loss(pb_trainer *t, double *out);
@@ -165,7 +166,7 @@ static void an_interrupt_ends_the_requirements(void **state)
     assert_string_equal(status[2], "");
 }
 
-/* A row that cannot be written is a failure of the case and of the requirements. */
+/* If a row cannot be written to results.csv, the case and the requirements return an error. */
 static void a_full_disk_is_reported(void **state)
 {
     const pb_suite *backward = pb_suite_find("backward");
@@ -208,8 +209,8 @@ static void a_cpu_does_not_judge_qlora(void **state)
     close_emitter(&s);
 }
 
-/* Runs the case that a GPU measures for F-GRAPH-BWD-001-QLORA, with a model small enough for a CPU: 50 steps; the row
- * has the losses but no verdict. */
+/* Runs the case that a GPU measures for F-GRAPH-BWD-001-QLORA, but with a small model and 50 steps, so that a CPU can
+ * run it. Its row has the losses; the requirement is not judged. */
 static void losses_of_a_case_are_compared(void **state)
 {
     double at10, at25, at50;

@@ -1,5 +1,5 @@
-/* suite_backend_test.c - suites on a backend that is as strict as a GPU: it has no time of an event that was not
- * recorded, and refuses to copy from device memory that nothing was copied to. */
+/* suite_backend_test.c - runs suites on a CPU backend that is as strict as a GPU: it reports an error if the time of an
+ * event is read that was not recorded, or if device memory is copied to which nothing was written. */
 #include "bench/run/plan.h"
 #include "bench/suites/suite.h"
 #include "tests/bench/emitter.h"

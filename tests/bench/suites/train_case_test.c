@@ -1,5 +1,5 @@
-/* train_case_test.c - the batches on which the suites of training measure. Stored baselines compare losses, so the same
- * shape, seed and index must give the same batch forever. */
+/* train_case_test.c - tests that the batches of the training suites never change: equal shape, seed and index must give
+ * the same batch in every version, because losses are compared with those of stored baselines. */
 #include "bench/suites/train_case.h"
 #include "tests/sha256.h"
 #include "tests/test.h"
@@ -12,8 +12,8 @@ typedef struct batch {
     const char *digest; /* SHA-256 of ids, targets and mask */
 } batch;
 
-/* Expected digests of batches: the shapes of the grids, the shortest rows, later batches, batches that continue with
- * the first row of the text, and another seed. */
+/* Expected digests of batches: those of the shapes in the grids, of the shortest rows, of later batches, of batches
+ * that reach the end of the text and continue with its first row, and of another seed. */
 static const batch batches[] = {
     {1, 1, 77, 42, "283b7ea5c84d562dd299964969831401a3b2459d7cbcd85852ad6a4d2d85bc60"},
     {1, 16, 0, 42, "c066a412c20d565a6dffecbcc8891589f9ba8a5ff4d42f58b1e61c25e57d07e1"},

@@ -6,9 +6,9 @@
 
 /* ---- comparison with PyTorch ---------------------------------------------------------------------- */
 
-/* Checks one line of the fixture. `what` names a parameter: then the norm of its gradient, and the inner product of its
- * gradient with a fixed vector (check_gradient). Or it is loss0, loss1, ...: then the model's loss and the indexers'
- * loss after that many optimizer steps. */
+/* Checks one line of the fixture. If `what` is the name of a parameter, `norm` is the expected norm of its gradient,
+ * and `product` the expected inner product of its gradient with a fixed vector (check_gradient). If `what` is loss0,
+ * loss1, ..., they are the model's loss and the indexers' loss after 0, 1, ... optimizer steps. */
 static void check_line(pb_ctx *ctx, pb_trainer *t, const char *what, double norm, double product)
 {
     if (strncmp(what, "loss", 4) != 0) {
@@ -85,7 +85,7 @@ static void reference_ops_agree(void **state)
 
 /* ---- dense and sparse attention ------------------------------------------------------------------------ */
 
-/* Sets a batch of the shipped conversations. */
+/* Makes batch number `index` of the shipped conversations the trainer's batch. */
 static void set_shipped(pb_trainer *t, const pb_dataset *shipped, size_t index)
 {
     const pb_train_config *c = pb_trainer_config(t);

@@ -1,6 +1,6 @@
-/* v4_step_test.c - tests of training steps with DeepSeek-V4's attention block: packed samples compute the results of
- * single ones, graphs equal eager steps, gradients accumulate, short rows, FP8 keys and values, and refused
- * settings. */
+/* v4_step_test.c - tests of training steps with DeepSeek-V4's attention block: samples packed into one row give the
+ * results of samples in rows of their own, graphs give the results of eager steps, gradients accumulate, rows may be
+ * shorter than the trainer's, FP8 keys and values are optional, and unsupported settings are refused. */
 #include "tests/trainer/blocks/v4_trainer.h"
 
 /* ---- packed samples do not affect each other ----------------------------------------------------------- */
@@ -71,7 +71,7 @@ static void packed_conversations_equal_unpacked_ones(void **state)
     }
 }
 
-/* Changing one sample does not change any bit of the samples after it. */
+/* Changing one sample of a packed row does not change any bit of the results of the samples after it. */
 static void packed_samples_do_not_see_each_other(void **state)
 {
     pb_ctx *ctx = *state;
@@ -156,7 +156,8 @@ static void short_rows_in_a_long_trainer(void **state)
     pb_ctx *ctx = *state;
     pb_train_config c = v4_config(2, 320, WITH_INDEX_LOSS);
     pb_trainer *large = open_seeded(ctx, &c);
-    /* fills the buffers with values that shorter rows must not read */
+    /* One pass with full rows fills the large trainer's buffers with values that steps with shorter rows must not
+     * read. */
     run_phases(ctx, large, PB_PHASE_forward, PB_PHASE_backward);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         size_t n;

@@ -37,7 +37,7 @@ static const char *const stage_names[STAGES] = {
 /* Memory shared by parent and child. */
 typedef struct shared {
     volatile int stage;
-    /* begun: iteration of the last save that was started; saved: of the last save that returned */
+    /* begun: iteration of the last save that was started; saved: iteration of the last save that returned */
     volatile uint64_t begun, saved;
 } shared;
 static shared *common;
@@ -49,7 +49,7 @@ typedef struct deadly {
     pb_disk table;
     int call, phase; /* the process kills itself at phase `phase` of disk call number `call`; call -1: never */
     int calls;
-    bool opened; /* the folder is open: names removed from now on are old checkpoints, not leftovers */
+    bool opened; /* true: opening the folder has removed all leftovers; later removals are of old checkpoints */
 } deadly;
 
 static void die_if(const deadly *d, int phase)
@@ -182,7 +182,7 @@ static void child(run *r, const char *dir, int call, int phase, uint64_t life)
 static uint64_t draws, seed;
 static int draw(int n) { return (int)(pb_uniform(seed, draws++) * n); }
 
-/* Checks the folder before any clean-up: the checkpoint that the tracker names must exist. */
+/* Checks the folder as the killed child left it: the checkpoint that the tracker file names must exist. */
 static void check_tracker(const char *dir)
 {
     char *text = NULL, name[64];

@@ -31,8 +31,8 @@ typedef struct bad_disk {
     bool fired;
 } bad_disk;
 
-/* Counts a call and returns the errno it must fail with; 0: it succeeds. `writes`: the call needs disk space. A full
- * disk fails only these calls: renaming and removing still work. */
+/* Counts a call of the disk and returns the errno with which the call must fail; 0: it succeeds. `writes`: the call
+ * needs disk space. On a full disk only calls with `writes` fail; renaming and removing still work. */
 static inline int bad_call(bad_disk *d, bool writes)
 {
     const bool now = d->calls++ == d->at, since = d->at >= 0 && d->calls > d->at;

@@ -1,5 +1,5 @@
-/* checkpoint_fault_test.c - checkpoints on a disk that fails at each of its calls in turn, and checkpoints that are
- * damaged after they were written. No state is lost and no damaged state is loaded. */
+/* checkpoint_fault_test.c - tests of checkpoints on a disk that fails at each of its calls in turn, and of checkpoints
+ * whose files are damaged afterwards: no saved state is lost, and no damaged state is loaded. */
 #include "tests/trainer/checkpoint/checkpoint_disk.h"
 
 static const char *const fault_names[] = {
@@ -45,7 +45,7 @@ typedef struct flow {
     const char *name;
     pb_status (*go)(scene *s);
     bool reopens; /* starts with the folder closed */
-    bool moves;   /* true: if the operation succeeds, the trainer's new state becomes the resume point */
+    bool moves;   /* true: the operation saves the trainer's new state, from which training then resumes */
 } flow;
 
 static pb_status save_next(scene *s) { return pb_checkpoints_save(s->c, PB_SAVE_KEEP, s->r.t, &s->r.p); }
@@ -87,8 +87,8 @@ static void check_no_leftovers(const scene *s, const char *what)
     if (strchr(names, '.') != strstr(names, ".txt")) fail_msg("%s left %s", what, names);
 }
 
-/* After the disk works again, nothing temporary is left. The resume point is the last state or, if the fault came
- * late in a save (may_move), the next one. */
+/* Checks the folder once the disk works again: no temporary file is left, and training resumes from the last good state
+ * s->point or, if may_move is set and the save had got far enough before the fault, from *next. */
 static void check_nothing_lost(scene *s, const pb_digest_text *next, bool may_move, const char *what)
 {
     pb_checkpoints_close(s->c);
@@ -307,7 +307,8 @@ static void files_of_other_checkpoints_are_refused(void **state)
     }
 }
 
-/* For every content of the tracker file a complete checkpoint is loaded: the newest one if the content is invalid. */
+/* A complete checkpoint is loaded for any content of the tracker file: the one that it names or, if the content is
+ * invalid, the newest one. */
 static void invalid_trackers_are_survived(void **state)
 {
     (void)state;

@@ -18,7 +18,7 @@ static void refused(const char *dir, const pb_checkpoint_options *o, run_kind k,
     pb_checkpoints *c = open_folder(dir, &with);
     CHECK_FAILS(pb_checkpoints_resume(c, "latest", r.t, &r.p), want, says);
     CHECK_DIGEST(run_digest(&r), before);
-    /* The checkpoint is not damaged, so no earlier one is tried. */
+    /* The checkpoint is refused, but it is not damaged, so `latest` does not fall back to an earlier one. */
     assert_null(strstr(notes.text, "checkpoint not used"));
     CHECK_FAILS(pb_checkpoints_save(c, PB_SAVE_KEEP, r.t, &(pb_progress){.iteration = 9}), PB_EINVAL,
                 "has checkpoints of another run");

@@ -107,8 +107,8 @@ static inline pb_status run_end(pb_ctx *ctx, void *self)
     return pb_phase_optimizer(ctx, self);
 }
 
-/* Runs fn. In graph mode the first call is eager and sizes the scratch memory, the second records, later ones
- * replay. */
+/* Runs fn. In graph mode, the first call runs fn eagerly, so that the scratch memory gets its final size; the second
+ * call records a graph, and later calls replay it. */
 static inline void run_call(run *r, pb_fn fn, pb_graph **g)
 {
     if (r->kind.graph && !*g && r->warm) CHECK_OK(pb_record(&r->ctx, fn, r->t, g));

@@ -1,4 +1,5 @@
-/* checkpoint_index_test.c - checkpoint.json: reading returns what was written, and every malformed file is refused. */
+/* checkpoint_index_test.c - tests of checkpoint.json, the index of a checkpoint: reading it returns what was written,
+ * and every malformed file is refused. */
 #include "tests/test.h"
 #include "trainer/checkpoint/index.h"
 

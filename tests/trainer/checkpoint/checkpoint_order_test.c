@@ -1,6 +1,6 @@
-/* checkpoint_order_test.c - the order in which a checkpoint becomes durable. Killing a process cannot test this
- * order: only a power loss distinguishes written from synced. A model of the disk tracks what a power loss could
- * still destroy. */
+/* checkpoint_order_test.c - tests the order in which the files of a checkpoint are written, synced and renamed. Killing
+ * a process cannot test this order, because only a power loss destroys data that was written but not synced. A model of
+ * the disk therefore tracks which data a power loss could still destroy. */
 #include <errno.h>
 #include <fcntl.h>
 

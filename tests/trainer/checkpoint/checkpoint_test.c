@@ -1,5 +1,5 @@
-/* checkpoint_test.c - checkpoints of a training run: which of them are kept, and that a resumed run equals an
- * uninterrupted one bit for bit. */
+/* checkpoint_test.c - tests of the checkpoints of a training run: a resumed run equals an uninterrupted one bit for
+ * bit, and the right checkpoints are kept. */
 #include "tests/trainer/checkpoint/checkpoint_fixture.h"
 
 static const run_kind kinds[] = {
@@ -289,8 +289,8 @@ static void resuming_in_an_empty_folder_starts_at_step_0(void **state)
     remove_folder(dir);
 }
 
-/* The newest checkpoint is the one with the largest number, although as text names of seven digits sort after names of
- * eight. */
+/* The newest checkpoint is the one with the largest number. Comparing the names as text would be wrong: iter_9999999
+ * sorts after iter_10000000. */
 static void the_newest_is_the_largest_number(void **state)
 {
     (void)state;
@@ -308,9 +308,9 @@ static void the_newest_is_the_largest_number(void **state)
     remove_folder(dir);
 }
 
-/* A run resumes from checkpoint 2 although checkpoint 5 exists; its next checkpoint, 3, becomes the resume point.
- * Checkpoints of later iterations are kept until the run passes them, and are replaced if it saves the same
- * iteration. */
+/* A run resumes from checkpoint 2 although checkpoint 5 exists; its next checkpoint, 3, becomes the one to resume from.
+ * Older checkpoints of later iterations (4, 5) are kept until the run reaches these iterations; if it saves one of
+ * them, the new checkpoint replaces the old one. */
 static void a_run_can_resume_from_an_older_checkpoint(void **state)
 {
     (void)state;

@@ -11,7 +11,8 @@
 
 enum { SAMPLES = 40, S = 160, B = 3, T = B * S };
 
-/* Sample i has one question and an answer of its own length; every seventh sample has a second answer. */
+/* Writes n conversations to a temporary file and returns its path. Conversation i has the question "q<i>" and an answer
+ * of a pseudo-random length; every seventh one has a second answer. */
 static inline const char *write_samples(int n)
 {
     static char path[32];

@@ -183,7 +183,7 @@ static void packing_fills_rows_completely(void **state)
     remove(path);
 }
 
-/* Every conversation is in exactly one of the two parts, training or held out. */
+/* Every conversation is in exactly one of the two data sets, training or held out. */
 static void training_and_held_out_data_are_disjoint(void **state)
 {
     (void)state;
@@ -213,7 +213,8 @@ static void long_empty_and_bad_lines_are_counted(void **state)
     static const char lines[] = "{\"instruction\":\"abcdefghij\",\"response\":\"0123456789\"}\n"
                                 "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}\n\n{]\n"
                                 "{\"instruction\":\"x\",\"response\":\"y\"}\n";
-    /* <im_start>user\nx<im_end>\n<im_start>assistant\ny<im_end>\n: 23 tokens (22 positions); the first line has 41. */
+    /* The last line renders as <im_start>user\nx<im_end>\n<im_start>assistant\ny<im_end>\n: 23 tokens, so 22 positions.
+     * The first line has 41 tokens, so 40 positions. */
     static const struct {
         pb_long how;
         int S;

@@ -1,9 +1,10 @@
-/* stream_test.c - rows of a stream (PB_PACK_STREAM): where it is cut, which windows are rows, batches by number. */
+/* stream_test.c - tests of --pack stream: where the stream of conversations is cut into windows of S positions, which
+ * windows become rows (those with enough loss tokens), and that batches can be read by number. */
 #include "tests/trainer/data/data_fixture.h"
 
 enum { MOST = 8192 };
 
-/* The tokens of one epoch's stream that are in a window of S positions. */
+/* One epoch's stream of conversations: all tokens that are in one of its windows of S positions. */
 typedef struct stream {
     int32_t ids[MOST];
     bool counted[MOST];
@@ -21,8 +22,8 @@ static pb_dataset_config streamed(int length, pb_mask_type mask, double min_coun
     return c;
 }
 
-/* Reads the ids of epoch 0 from rows in which every target counts, and checks everything that does not depend on the
- * mask. */
+/* Reads the ids of epoch 0 with a mask that counts every target, so that every window is a row, and checks all of a
+ * row's contents that do not depend on the mask. */
 static void read_stream(int length, pb_dataset_counts *c, stream *out)
 {
     static room r;
@@ -142,9 +143,9 @@ static void batches_have_numbers(void **state)
     pb_dataset_close(d);
 }
 
-/* The stream has two conversations, one of which begins with text that does not count, and only one window. In one
- * order of the two the window has a loss token, in the other none. Epochs of the other order use the order of epoch 0;
- * a seed whose epoch 0 has the other order is refused. */
+/* The stream has two conversations but only one window. In one order of the conversations the window has a loss token;
+ * in the other order (bad) it has none, so the epoch would have no row. A seed for which epoch 0 has the bad order is
+ * refused. A later epoch that would have the bad order uses the order of epoch 0 instead. */
 static void an_epoch_without_rows_has_the_first_order(void **state)
 {
     (void)state;

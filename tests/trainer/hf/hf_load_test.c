@@ -16,8 +16,8 @@ static const char *in_temporary(const char *name)
     return path;
 }
 
-/* One tensor of the mapping of hf_names.h, which this test repeats independently: layer (-1: not in a layer),
- * parameter, tensor name, first row and number of rows in the parameter. */
+/* One line of this test's own list of tensors, which must agree with hf_names.h: the tensor `name` of a folder holds
+ * `rows` rows, from row `first` on, of parameter `param` in layer `layer` (-1: the parameter is in no layer). */
 typedef struct row {
     int layer, param;
     const char *name;
@@ -134,7 +134,8 @@ static pb_status upload_a_chunk(pb_ctx *ctx, void *dev, const void *host, size_t
     return real->upload(ctx, dev, host, bytes);
 }
 
-/* The context claims to be a GPU: tensors are then loaded through a host buffer, the largest in several chunks. */
+/* The CPU context is changed to claim that it is a GPU. Tensors are then loaded through a host buffer, the largest one
+ * in several chunks. */
 static void a_gpu_gets_chunks(void **state)
 {
     pb_ctx *ctx = *state;

@@ -1,5 +1,5 @@
-/* hf_save_test.c - writing models as Hugging Face folders: they load back bit for bit, merging computes w +
- * alpha/rank B A, and models that a folder cannot hold are refused. */
+/* hf_save_test.c - tests of writing models as Hugging Face folders: a written model loads back bit for bit, merging an
+ * adapter into weights w computes w + alpha/rank B A, and models that a folder cannot represent are refused. */
 #include "kernels/nf4/nf4.h"
 #include "tests/folder_test.h"
 #include "tests/trainer/hf/model_test.h"
@@ -94,7 +94,7 @@ static void saved_configurations_load_unchanged(void **state)
         pb_hf_config c, back;
         snprintf(dir, sizeof dir, PB_FIXTURES "/hf/%s", folders[i % 3]);
         CHECK_OK(pb_hf_config_open(dir, &c));
-        if (i == 3) { /* the reader sets original_len for every kind of scaling */
+        if (i == 3) { /* linear scaling does not use original_len, but reading sets it for every kind of scaling */
             c.g.rope = (pb_rope_scaling){.kind = PB_ROPE_LINEAR, .factor = 2.5, .original_len = c.g.max_pos};
             c.g.theta = 12345.678;
         }

@@ -1,4 +1,5 @@
-/* model_test.h - small models with adapters on every target, for the tests that write and read models. */
+/* model_test.h - makes small models with adapters on every target, and compares parameters of two models, for the tests
+ * that write and read models. */
 #ifndef PB_MODEL_TEST_H
 #define PB_MODEL_TEST_H
 #include "tests/trainer/step/trainer_fixture.h"
@@ -28,7 +29,7 @@ static inline void assert_same_param(const pb_param *x, const pb_param *y)
     if (x->master) assert_memory_equal(x->master, y->master, n * sizeof(float));
 }
 
-/* Changes the trained gains, as training would. */
+/* Changes the trained gains of the norms, so that they differ from their initial values as after training. */
 static inline void move_gains(pb_model *m)
 {
     for (int i = 0; i < m->n; i++)

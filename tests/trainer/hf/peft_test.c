@@ -182,7 +182,8 @@ static void adapters_of_another_shape_are_refused(void **state)
     pb_model_close(&m);
 }
 
-/* Refuses the folder of a model with more or fewer layers, and one with gains that its configuration does not list. */
+/* An adapter folder is refused if it is from a model with more or fewer layers, or if it has gains that its
+ * adapter_config.json does not list. */
 static void missing_or_extra_tensors_are_refused(void **state)
 {
     pb_ctx *ctx = *state;

@@ -134,7 +134,7 @@ static int make_folder(void **state)
 {
     (void)state;
     if (!mkdtemp(folder)) return -1;
-    /* set by `scripts/fixtures/safetensors_fixtures.py check`, which reads the written file */
+    /* `scripts/fixtures/safetensors_fixtures.py check` sets this variable, and afterwards reads the written file. */
     const char *asked = getenv("SAFETENSORS_OUT");
     if (asked) snprintf(out_path, sizeof out_path, "%s", asked);
     else snprintf(out_path, sizeof out_path, "%s/x.safetensors", folder);

@@ -1,5 +1,5 @@
-/* schedule_test.c - learning rates by step: known values, continuity between segments, defaults, and refused
- * settings. */
+/* schedule_test.c - tests of the learning-rate schedules: known values at certain steps, no jump between warm-up and
+ * decay, default settings, and settings that are refused. */
 #include <math.h>
 
 #include "tests/test.h"

@@ -1,5 +1,5 @@
-/* trainer_clip_test.c - the clip phase in every variant: the resulting norm, the number of launches and host syncs,
- * and gradients or losses that are not finite. */
+/* trainer_clip_test.c - tests of the clip phase in every variant: the resulting norm, the number of kernel launches and
+ * host syncs, and that a step with gradients or a loss that is not finite is skipped. */
 #include "tests/trainer/step/trainer_fixture.h"
 
 static double joint_norm(pb_trainer *t, int layer)
@@ -186,7 +186,8 @@ static void non_finite_loss_skips_the_step(void **state)
     accumulated_step(ctx, t);
     assert_true(isfinite(loss_of(t)));
     expect_counts(t, 1, 2);
-    /* The check also works in a replayed graph, and later replays with finite losses update the weights. */
+    /* A replayed graph also skips a step with an infinite loss, and later replays with finite losses update the
+     * weights. */
     fixture_batch(t, 0, B, 0);
     CHECK_OK(pb_record(ctx, pb_train_step, t, &graph));
     infinite_loss_batch(t);

@@ -1,6 +1,6 @@
-/* trainer_graph_test.c - training steps with rows of different lengths: padding must not change the result, each
- * shape is captured as a graph once, a loss scale that is a power of two changes no bit, and one that overflows skips
- * the step. */
+/* trainer_graph_test.c - tests of training steps with rows of different lengths: padding does not change the result,
+ * each row length is recorded as a graph once, a loss scale that is a power of two changes no bit, and a loss scale
+ * with which gradients overflow makes the step be skipped. */
 #include "tests/trainer/step/trainer_fixture.h"
 #include "trainer/step/graphs.h"
 
@@ -118,7 +118,7 @@ static void invalid_lengths_are_refused(void **state)
     pb_trainer_close(t);
 }
 
-/* The reserved scratch memory is enough for every step, and reserving runs no op. */
+/* Reserving allocates enough scratch memory for every later step, and runs no op. */
 static void reserved_scratch_is_enough(void **state)
 {
     pb_ctx *ctx = *state;
@@ -187,8 +187,8 @@ static void graphs_equal_eager_while_lengths_change(void **state)
     ctx->deterministic = false;
 }
 
-/* Three micro-batches per step: the first overwrites the gradients, the others add to them; a third recording clips
- * and updates. */
+/* Each step has three micro-batches and three graphs: one for the first micro-batch, which overwrites the gradients,
+ * one for the others, which add to them, and one for clip and optimizer. */
 static void accumulated_graphs_equal_eager(void **state)
 {
     pb_ctx *ctx = *state;

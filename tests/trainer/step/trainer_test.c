@@ -200,7 +200,8 @@ static void bf16_follows_f32(void **state)
     CHECK_NEAR(loss[1], loss[0], 0.03);
 }
 
-/* An f32 model can load the values of a bf16 model exactly (equal codes and dense values), to check the bf16 model. */
+/* An f32 model with `as_bf16` gets exactly the values of a bf16 model (equal NF4 codes, equal other weights), so that
+ * its results can be compared with those of the bf16 model. */
 static void an_f32_model_can_hold_the_values_of_a_bf16_one(void **state)
 {
     const pb_geometry *g;

@@ -16,7 +16,8 @@ static pb_ranges ranges_of(pb_tokenizer *t, const char *s, unsigned flags, pb_id
     return where;
 }
 
-/* Ranges must follow each other without gaps, and each token's bytes must equal those of its range. */
+/* Checks that the tokens' byte ranges follow each other without gaps, and that each token decodes to the bytes of its
+ * range. */
 static void check_exact(pb_tokenizer *t, const char *s)
 {
     pb_ids ids;
@@ -68,7 +69,7 @@ static void ranges_are_right_around_composed_characters(void **state)
         const pb_range r = where.at[i];
         assert_true(r.a < r.b && r.b <= strlen(s) && (!i || r.a >= where.at[i - 1].a));
         if (pb_tokenizer_is_special(t, ids.id[i])) end = r.a == 11 && r.b == 21;
-        /* no range begins or ends inside e, U+0301, sharp s */
+        /* A range that covers e, U+0301 or sharp s begins at e and does not extend beyond sharp s. */
         if (r.a > 2 && r.a < 7) assert_true(r.b <= 8 && r.a <= 3);
     }
     assert_true(end);

@@ -263,7 +263,8 @@ static void a_normalizer_cannot_grow_a_text_without_bound(void **state)
     pb_bytes_free(&text);
 }
 
-/* Text that no token covers is refused, byte-level or not; it is never dropped silently. */
+/* A text with a character that no token covers is refused, by byte-level tokenizers and others; such a character is
+ * never dropped silently. */
 static void characters_outside_the_vocabulary_are_refused(void **state)
 {
 #define LEVEL(more)                                                                                                    \

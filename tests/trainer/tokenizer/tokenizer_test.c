@@ -166,7 +166,8 @@ static void check_cuts(const char *name, const pb_tok_pattern *p, const json_t *
     if (k != json_array_size(want)) fail_msg("%s: %zu pieces, want %zu: %s", name, k, json_array_size(want), s);
 }
 
-/* Characters that are newer than PCRE2's tables, or than the library's NFC tables, give the library's ids. */
+/* Characters that are too new for PCRE2's Unicode tables, or for the NFC tables of Hugging Face's library, get the same
+ * ids as in that library. */
 static void new_characters_are_treated_as_in_the_library(void **state)
 {
     json_error_t e;
@@ -213,7 +214,8 @@ static double seconds_to_encode(pb_tokenizer *t, const char *unit, size_t times)
     return best;
 }
 
-/* Compares the time for 16 times the text: about 20 times for n log n, 256 times for quadratic growth. */
+/* Checks that encoding does not take quadratic time: a text of 16 times the length takes about 20 times as long with n
+ * log n growth, and 256 times with quadratic growth. */
 static void check_growth(pb_tokenizer *t, const char *unit)
 {
     const double small = seconds_to_encode(t, unit, 12500), large = seconds_to_encode(t, unit, 200000);
