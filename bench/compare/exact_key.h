@@ -26,8 +26,8 @@ typedef struct pb_exact_key {
  * results.csv. Without a run.json, as for a single CSV file or a stored baseline, only the key "cpu" is known, from a
  * machine_id that begins with cpu-. */
 void pb_exact_key_of(const char *results, const char *machine_id, pb_exact_key *out);
-/* Returns the text in `key` that values of this metric are compared by. NULL: the metric is not an exact counter, or
- * the key is unknown. */
+/* Returns the member of `key` that two runs must have in common for their values of this metric to be comparable. NULL:
+ * the metric is not an exact counter, or that member is not known. */
 const char *pb_exact_key_for(const pb_exact_key *key, const char *metric);
 /* True if the values of the metric are comparable under both keys. */
 bool pb_exact_keys_agree(const pb_exact_key *a, const pb_exact_key *b, const char *metric);
