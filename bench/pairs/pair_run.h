@@ -16,9 +16,9 @@ typedef struct pb_pair_run {
 void pb_pair_draw(uint64_t seed, int pair, int attempt, pb_pair_line *out);
 
 /* Measures until no more pairs are needed. With a time budget, and unless plan->pairs_given, the first pair shows how
- * many pairs fit into the budget. If they are fewer than planned, the rows are tested only once, at level alpha, after as
- * many pairs as fit. The test stays valid, because the number of pairs follows from the time that a pair takes and not
- * from the ratios measured. *code PB_EXIT_OK: the folder has
+ * many pairs fit into the budget. If they are fewer than planned, the rows are tested only once, at level alpha, after
+ * as many pairs as fit. The test stays valid, because the number of pairs follows from the time that a pair takes and
+ * not from the ratios measured. *code PB_EXIT_OK: the folder has
  * pairs to judge (*late: the budget ended the measurement). Any other *code: no judgement is possible, and the reason
  * was printed on stderr. A failed status has its reason in pb_error(). */
 pb_status pb_pair_run_all(const pb_pair_run *r, bool *late, pb_exit *code);

@@ -105,7 +105,8 @@ static pb_status warm_up(pb_ctx *ctx, pb_trainer *t, int steps, pb_tally *names)
     return s;
 }
 
-/* Takes the samples. Fills n and host[] of *out, and the counters of a step: how often and which kernels are launched. */
+/* Takes the samples. Fills n and host[] of *out, and the counters of a step: how often and which kernels are launched.
+ * */
 static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_suite_env *env, const pb_measure_opts *o,
                               pb_timing *out)
 {

@@ -31,7 +31,8 @@ static pb_trainer *open_qlora(pb_ctx *ctx, const fall *f)
     return t;
 }
 
-/* Trains for STEPS steps on two batches in turn. Adds to mean[i] the mean loss of steps i*WINDOW to (i+1)*WINDOW - 1. */
+/* Trains for STEPS steps on two batches in turn. Adds to mean[i] the mean loss of steps i*WINDOW to (i+1)*WINDOW - 1.
+ * */
 static void train(pb_ctx *ctx, pb_trainer *t, const pb_dataset *text, const fall *f, double *mean)
 {
     static int32_t ids[MOST_TOKENS], targets[MOST_TOKENS];
