@@ -162,7 +162,7 @@ pb_status pb_series_make(const pb_table *t, pb_series_set *out)
 {
     const pb_row **rows = malloc((t->n + 1) * sizeof *rows);
     figures f = {malloc((t->n + 1) * sizeof *f.all), malloc((t->n + 1) * sizeof *f.value),
-                 malloc((t->n + 1) * sizeof *f.session), t->rows + (t->n - t->kept)};
+                 malloc((t->n + 1) * sizeof *f.session), t->n ? t->rows + (t->n - t->kept) : NULL};
     *out = (pb_series_set){malloc((t->n + 1) * sizeof *out->s), 0, f.session};
     pb_status s = rows && f.all && f.value && f.session && out->s
                       ? fill(t, rows, f, out)
