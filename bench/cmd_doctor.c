@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "bench/commands.h"
-#include "bench/machine/doctor.h"
+#include "bench/machine/machine.h"
 #include "kernels/engine/clock.h"
 
 static void examine_gpu(pb_backend_id device, pb_patient *p)

@@ -5,18 +5,15 @@
 #include <string.h>
 
 #include "bench/commands.h"
-#include "bench/exchange/export.h"
-#include "bench/exchange/import.h"
-#include "bench/machine/fingerprint.h"
-#include "bench/rows/exits.h"
-#include "bench/rows/write_csv.h"
-#include "bench/run/run_json.h"
-#include "bench/run/run_name.h"
+#include "bench/exchange/exchange.h"
+#include "bench/machine/machine.h"
+#include "bench/rows/rows.h"
+#include "bench/run/run.h"
 #include "os/draft.h"
 #include "os/file.h"
 #include "os/page.h"
 
-/* ---- export --------------------------------------------------------------------------------------- */
+/* ---- bench export --------------------------------------------------------------------------------- */
 
 static pb_status export_file(const char *run, const pb_export_opts *o, const char *path)
 {
@@ -33,7 +30,7 @@ static pb_status export_both(const char *run, pb_export_opts o, const char *out)
 {
     static const char *const parts[2][2] = {{"lower", "smaller"}, {"higher", "bigger"}};
     char path[PB_PATH_TEXT];
-    bool written = false; /* a run may have metrics of one direction only */
+    bool written = false; /* true: at least one file was written; a run may lack metrics of one direction */
     const char *slash = strrchr(out, '/'), *dot = strrchr(out, '.');
     if (!dot || (slash && dot < slash)) dot = out + strlen(out);
     for (int i = 0; i < 2; i++) {
@@ -64,7 +61,7 @@ pb_exit pb_cmd_export(const pb_options *o)
     return s == PB_OK ? PB_EXIT_OK : pb_complain_of(s);
 }
 
-/* ---- import --------------------------------------------------------------------------------------- */
+/* ---- bench import --------------------------------------------------------------------------------- */
 
 static pb_status read_files(const pb_options *o, pb_import *im)
 {

@@ -5,13 +5,11 @@
 #include <unistd.h>
 
 #include "bench/commands.h"
-#include "bench/compare/baseline.h"
 #include "bench/compare/compare.h"
-#include "bench/pairs/simulate_files.h"
-#include "bench/report/plot.h"
+#include "bench/pairs/pairs.h"
 #include "bench/report/report.h"
-#include "bench/rows/read.h"
-#include "bench/text/markup.h"
+#include "bench/rows/rows.h"
+#include "bench/text/text.h"
 #include "cli/hint.h"
 
 /* Prints the error message when the exit code says that the call failed. Other codes are verdicts and have no
@@ -34,6 +32,8 @@ static pb_compare_opts compare_opts(const pb_options *o)
 {
     return (pb_compare_opts){.gates = o->gates,
                              .baselines = o->baseline,
+                             .machine = o->machine,
+                             .confirmed = o->confirmed,
                              .strict = o->strict,
                              .need_verdict = o->bisect,
                              .allow_mismatch = o->allow_mismatch,
@@ -67,8 +67,8 @@ static pb_exit simulate(const pb_options *o)
     return explained(pb_simulate_files(o->args.v, o->args.n, &opts, stdout));
 }
 
-/* Without arguments: the newest run against the stored baseline. With one argument: that run against the baseline. With
- * two: the first against the second. */
+/* Compares results. Without arguments: the newest run with the stored baseline. With one argument: that run with the
+ * baseline. With two: the second (the candidate) with the first (the base). */
 pb_exit pb_cmd_compare(const pb_options *o)
 {
     const pb_compare_opts opts = compare_opts(o);
@@ -78,7 +78,8 @@ pb_exit pb_cmd_compare(const pb_options *o)
     if (o->args.n > 2) return too_many(o, 2);
     if (pb_compare_pairs(o, &code)) return code;
     if (o->args.n == 2) return explained(pb_compare_files(o->args.v[0], o->args.v[1], &opts, stdout));
-    if (!o->args.n && pb_newest_run(o->runs, newest, sizeof newest) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if (!o->args.n && pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest) != PB_OK)
+        return pb_complain(PB_EXIT_USAGE);
     return explained(pb_compare_baseline(o->args.n ? o->args.v[0] : newest, &opts, stdout));
 }
 
@@ -87,13 +88,17 @@ pb_exit pb_cmd_baseline(const pb_options *o)
     const pb_baseline_opts opts = {.baselines = o->baseline,
                                    .runs = o->runs,
                                    .gates = o->gates,
+                                   .machine = o->machine,
                                    .reason = o->reason,
                                    .sessions = (int)o->sessions,
-                                   .accept_regression = o->accept_regression};
+                                   .subset = o->subset || o->accept_regression};
     const struct {
         const char *word;
         pb_exit (*run)(const char *argument, const pb_baseline_opts *o, FILE *out);
-    } subcommands[] = {{"save", pb_baseline_save}, {"update", pb_baseline_update}, {"show", pb_baseline_show}};
+    } subcommands[] = {{"save", pb_baseline_save},
+                       {"update", pb_baseline_update},
+                       {"counters", pb_baseline_counters},
+                       {"show", pb_baseline_show}};
     pb_hint hint = {.word = o->args.n ? o->args.v[0] : ""};
     if (o->args.n > 2) return too_many(o, 2);
     for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
@@ -102,7 +107,7 @@ pb_exit pb_cmd_baseline(const pb_options *o)
         return code == PB_EXIT_OK ? code : pb_complain(code);
     }
     for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) pb_hint_try(&hint, subcommands[i].word);
-    pb_fail(PB_EINVAL, "baseline: the first argument must be save, update or show%s", pb_hint_text(&hint));
+    pb_fail(PB_EINVAL, "baseline: the first argument must be save, update, counters or show%s", pb_hint_text(&hint));
     return pb_complain(PB_EXIT_USAGE);
 }
 
@@ -112,8 +117,8 @@ pb_exit pb_cmd_plot(const pb_options *o)
     return o->args.n > 1 ? too_many(o, 1) : explained(pb_plot(argument(o, 0), &opts, stdout));
 }
 
-/* Without gates.csv there is nothing to compare with. That is normal outside a source tree, so the run does not
- * fail. */
+/* If gates.csv does not exist, prints that and returns true: the run cannot be compared. That is normal outside a
+ * source tree, so the run does not fail. */
 static bool nothing_to_compare_with(const pb_options *o)
 {
     char gates[PB_PATH_TEXT];
@@ -134,6 +139,39 @@ static pb_exit compare_run(const pb_options *o, const char *dir)
     return explained(pb_compare_baseline(dir, &opts, stdout));
 }
 
+/* True if the run was measured as others of its keys are: these options change values, but not keys. */
+static bool comparable(const pb_options *o)
+{
+    return o->processes >= PB_ENOUGH_PROCESSES && o->threads < 0 && o->warmup < 0 && o->samples < 0 && o->min_time < 0;
+}
+
+/* Keeps the run as a session (kept_sessions.h). It is measured already, so a failure is only a warning. */
+static pb_status keep_run(const pb_options *o, const char *dir, char *said, size_t n)
+{
+    pb_table t;
+    pb_series_set set;
+    pb_gates gates = {0};
+    PB_TRY(pb_table_read(dir, &t));
+    pb_status s = pb_series_make(&t, &set);
+    if (s == PB_OK) {
+        s = pb_baseline_gates(o->baseline, o->gates, &gates);
+        if (s == PB_OK || s == PB_EPATH) s = pb_kept_add(&t, &set, &gates, said, n);
+        pb_series_free(&set);
+    }
+    pb_table_free(&t);
+    return s;
+}
+
+static void keep(const pb_options *o, const char *dir)
+{
+    char said[2 * PB_PATH_TEXT] = "";
+    if (o->no_keep || !comparable(o)) return;
+    fflush(stdout); /* as in compare_run() */
+    if (keep_run(o, dir, said, sizeof said) != PB_OK)
+        fprintf(stderr, "bench: warning: the run is not kept as a session: %s\n", pb_error());
+    else if (*said && !o->quiet) printf("kept as a session: %s\n", said);
+}
+
 pb_exit pb_after_run(const pb_options *o, const char *dir)
 {
     const pb_report_opts report = {.gate_requirements = o->gate != NULL};
@@ -141,5 +179,7 @@ pb_exit pb_after_run(const pb_options *o, const char *dir)
     if (!out) return pb_fail(PB_EIO, "/dev/null cannot be opened"), pb_complain(PB_EXIT_HARNESS);
     pb_exit code = explained(pb_report(dir, &report, out));
     if (out != stdout) fclose(out);
-    return o->no_compare ? code : pb_worse_exit(code, compare_run(o, dir));
+    if (!o->no_compare) code = pb_worse_exit(code, compare_run(o, dir));
+    keep(o, dir);
+    return code;
 }

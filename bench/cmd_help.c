@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "bench/commands.h"
-#include "bench/suites/suite.h"
+#include "bench/suites/suites.h"
 
 static const struct {
     pb_exit code;

@@ -4,12 +4,10 @@
 #include <string.h>
 
 #include "bench/commands.h"
-#include "bench/derived/requirements.h"
-#include "bench/exchange/export.h"
-#include "bench/rows/metric.h"
-#include "bench/rows/row_status.h"
-#include "bench/rows/tables.h"
-#include "bench/suites/suite.h"
+#include "bench/derived/derived.h"
+#include "bench/exchange/exchange.h"
+#include "bench/rows/rows.h"
+#include "bench/suites/suites.h"
 #include "cli/hint.h"
 #include "trainer/model/model.h"
 
@@ -29,7 +27,8 @@ static void metrics(void)
         printf("%-18s %-7s %-7s %s\n", m->name, m->unit, m->better, m->what);
 }
 
-/* A line for each requirement; indented below it, its cases with what is judged of them. */
+/* Prints a line for each requirement and, indented below it, a line for each of its cases: the case and what it must
+ * fulfil. */
 static void requirements(void)
 {
     for (const pb_requirement *r = pb_requirements; r->id; r++) {
@@ -49,7 +48,7 @@ static void models(void)
 
 static void columns(void)
 {
-    for (const pb_column *c = pb_columns; c->name; c++) {
+    for (const pb_csv_column *c = pb_columns; c->name; c++) {
         printf("%-14s %-6s %s", c->name, c->type, c->what);
         for (int i = 0; i < PB_ROW_STATUSES && !strcmp(c->type, "status"); i++)
             printf("%s%s", i ? ", " : ": ", pb_row_statuses[i].name);

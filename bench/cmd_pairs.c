@@ -8,15 +8,21 @@
 
 #include "bench/commands.h"
 #include "bench/compare/compare.h"
-#include "bench/pairs/pair_run.h"
-#include "bench/run/run_name.h"
+#include "bench/machine/machine.h"
+#include "bench/pairs/pairs.h"
+#include "bench/run/run.h"
 #include "os/disk.h"
 #include "os/file.h"
 #include "os/interrupt.h"
 
-enum { DEFAULT_PAIRS = 12, OPTION_WORDS = 40, NUMBER = 40 };
+enum { NUMBER = 40 };
+/* A time slice on a CPU, in seconds. Calls that take longer are measured call by call: one call of each side in turn.
+ * */
+static const double default_time_slice = 0.002;
+/* The minimum effect of kernel_time between two builds (pb_pair_plan.kernel_effect). */
+static const double layout_effect = 0.02;
 
-/* ---- kinds of arguments -------------------------------------------------------------------------------- */
+/* ---- what an argument of bench compare names ----------------------------------------------------------- */
 
 typedef enum kind { RESULTS, EXECUTABLE, PAIRS } kind;
 
@@ -52,7 +58,7 @@ static kind kind_of(const char *argument, char path[PB_PATH_TEXT])
 
 static const char *const kinds[] = {"results", "an executable", "a recorded comparison"};
 
-/* ---- plan of a new comparison ---------------------------------------------------------------------------- */
+/* ---- planning a new comparison --------------------------------------------------------------------------- */
 
 static void say(json_t *words, const char *option, const char *value)
 {
@@ -110,6 +116,7 @@ static pb_status set_rule(const pb_options *o, pb_pair_opts *r)
     pb_pair_report none;
     if (o->min_effect >= 0) r->min_effect = o->min_effect;
     if (o->alpha >= 0) r->alpha = o->alpha;
+    if (o->must_find >= 0) r->must_find = o->must_find;
     if (o->pairs > 0) {
         r->look[0] = o->pairs < 1000 ? (int)o->pairs : 1000;
         r->look[1] =
@@ -156,15 +163,26 @@ static void drop_plan(const char *dir, pb_status s)
     pb_fail(s, "%s", why);
 }
 
-static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, pb_pair_folder *f)
+/* Fills in everything of the plan that does not depend on its folder. */
+static pb_status make_plan(const pb_options *o, pb_pair_plan *p)
 {
+    const bool cpu = strcmp(o->device, "cpu") == 0;
     if (!o->suite) return pb_fail(PB_EINVAL, "no suite is given: --suite NAME, a suite that both executables have");
-    pb_run_name_new("compare", o->out, name);
     PB_TRY(set_rule(o, &p->rule));
     PB_TRY(absolute(p));
     PB_TRY(digests(p, p->digest));
+    p->pairs_given = o->pairs > 0 || o->max_pairs > 0;
     p->slowdown = o->inject_slowdown > 0 ? o->inject_slowdown : 0;
-    p->time_slice = o->time_slice > 0 ? o->time_slice : 0;
+    p->time_slice = o->time_slice >= 0 ? o->time_slice : cpu ? default_time_slice : 0;
+    const bool moved = cpu && o->min_effect < 0 && !pb_digest_equal(&p->digest[PB_BASE], &p->digest[PB_CAND]);
+    p->kernel_effect = moved ? layout_effect : 0;
+    return PB_OK;
+}
+
+static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, pb_pair_folder *f)
+{
+    PB_TRY(make_plan(o, p));
+    pb_run_name_new("compare", o->out, name);
     p->seed = o->seed >= 0 ? (uint64_t)o->seed : name->mark & 0xffffff;
     snprintf(p->run_id, sizeof p->run_id, "%s", name->run_id);
     p->options = options_of(o);
@@ -198,6 +216,7 @@ static const char *given(const pb_options *o)
 static const char *rule_given(const pb_options *o)
 {
     if (o->pairs > 0 || o->max_pairs > 0) return "--pairs";
+    if (o->must_find >= 0) return "--must-find";
     return o->alpha >= 0 ? "--alpha" : o->min_effect >= 0 ? "--min-effect" : NULL;
 }
 
@@ -247,6 +266,7 @@ static pb_compare_opts compare_opts(const pb_options *o)
     return (pb_compare_opts){.strict = o->strict,
                              .need_verdict = o->bisect,
                              .allow_mismatch = o->allow_mismatch,
+                             .baselines = o->baseline,
                              .all = o->all,
                              .format = o->format};
 }
@@ -271,9 +291,11 @@ static pb_exit judge(const pb_options *o, const pb_pair_folder *f, const pb_pair
     return s == PB_OK ? code : pb_complain_of(s);
 }
 
-static pb_exit measure(const pb_options *o, pb_pair_folder *f, const pb_pair_plan *p, const pb_gates *gates)
+static pb_exit measure(const pb_options *o, pb_pair_folder *f, pb_pair_plan *p, const pb_gates *gates)
 {
     bool late = false;
+    if (!o->quiet) pb_pair_plan_print(p, "bench: planned: ", stderr);
+    pb_pair_plan_warn(p, stderr);
     pb_exit code = PB_EXIT_OK;
     char note[2 * PB_PATH_TEXT];
     const pb_pair_run r = {f, p, gates, o->allow_mismatch, o->quiet, o->budget};
@@ -284,8 +306,23 @@ static pb_exit measure(const pb_options *o, pb_pair_folder *f, const pb_pair_pla
     return code == PB_EXIT_OK ? judge(o, f, p, gates, late ? note : NULL) : code;
 }
 
+/* --dry-run: prints the plan. */
+static pb_exit show_plan(const pb_options *o, pb_pair_plan *p)
+{
+    const pb_status s = o->resume ? pb_pair_plan_read(o->resume, p) : make_plan(o, p);
+    if (s != PB_OK) return pb_complain_of(s);
+    printf("base       %s\ncandidate  %s\n", p->path[PB_BASE], p->path[PB_CAND]);
+    pb_pair_plan_print(p, "", stdout);
+    if (o->budget >= 0 && !p->pairs_given)
+        printf("the budget of %g s may reduce this to one look, once the first pair shows how long a pair takes\n",
+               o->budget);
+    pb_pair_plan_warn(p, stdout);
+    return PB_EXIT_OK;
+}
+
 static pb_exit compare(const pb_options *o, pb_pair_plan *p)
 {
+    if (o->dry_run) return show_plan(o, p);
     pb_gates gates;
     pb_run_name name;
     pb_pair_folder f = {.lock = -1};
@@ -306,6 +343,7 @@ static pb_exit judge_again(const pb_options *o, const char *dir)
     pb_pair_folder f = {.lock = -1};
     pb_status s = pb_pair_plan_read(dir, &p);
     if (s == PB_OK) s = set_rule(o, &p.rule);
+    if (o->min_effect >= 0) p.kernel_effect = 0;
     if (s == PB_OK) s = pb_pair_folder_look(dir, &f);
     if (s == PB_OK) s = read_gates(o, &gates);
     const pb_exit code = s == PB_OK ? judge(o, &f, &p, &gates, NULL) : pb_complain_of(s);
@@ -341,9 +379,16 @@ static pb_exit compare_with_itself(const pb_options *o, pb_pair_plan *p)
 /* Measures both executables in pairs, or resumes such a comparison. */
 static pb_exit process_pairs(const pb_options *o, pb_pair_plan *p)
 {
-    const char *other = o->require_baseline ? "--require-baseline" : o->subset ? "--subset" : NULL;
+    const char *other = o->require_baseline ? "--require-baseline"
+                        : o->subset         ? "--subset"
+                        : o->confirmed      ? "--confirmed"
+                                            : NULL;
     if (other) return refuse("%s applies only to stored results, not to executables", other);
     if (o->resume && (o->args.n || o->self)) return refuse("--resume takes no BASE and CAND, and no %s", "--self");
+    /* Passed on in the environment, because an older executable does not know the option. */
+    const char *machine;
+    if (pb_host_name(o->machine, &machine) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if (machine) setenv("PB_MACHINE", machine, 1);
     return o->self ? compare_with_itself(o, p) : compare(o, p);
 }
 
@@ -354,6 +399,7 @@ bool pb_compare_pairs(const pb_options *o, pb_exit *code)
     const char *only_rule = rule_given(o), *only_processes = given(o);
     for (int i = 0; i < o->args.n && i < PB_SIDES; i++) is[i] = kind_of(o->args.v[i], p.path[i]);
     if (!only_processes && o->budget >= 0) only_processes = "--budget";
+    if (!only_processes && o->dry_run) only_processes = "--dry-run";
     const bool recorded = is[0] == PAIRS && o->args.n == 1;
     if (o->self || o->resume || (is[0] == EXECUTABLE && is[1] == EXECUTABLE)) *code = process_pairs(o, &p);
     else if (is[0] == EXECUTABLE || is[1] == EXECUTABLE) *code = refuse_mixture(o, is);

@@ -7,18 +7,10 @@
 #include <unistd.h>
 
 #include "bench/commands.h"
-#include "bench/machine/fingerprint.h"
-#include "bench/rows/read.h"
-#include "bench/rows/series.h"
-#include "bench/rows/write_csv.h"
-#include "bench/run/clock_lock.h"
-#include "bench/run/process.h"
-#include "bench/run/progress.h"
-#include "bench/run/resume.h"
-#include "bench/run/run_json.h"
-#include "bench/run/run_name.h"
-#include "bench/run/throttle.h"
-#include "bench/suites/suite.h"
+#include "bench/machine/machine.h"
+#include "bench/rows/rows.h"
+#include "bench/run/run.h"
+#include "bench/suites/suites.h"
 #include "kernels/engine/clock.h"
 #include "kernels/engine/gpu_check.h"
 #include "kernels/engine/op.h"
@@ -35,7 +27,7 @@ typedef struct run {
     pb_attempts attempts;
     uint64_t seed;
     pb_run_name name;
-    char machine_id[PB_MACHINE_TEXT];
+    char machine_id[PB_MACHINE_TEXT], host[PB_HOST_TEXT];
 } run;
 
 /* ---- planning the cases ----------------------------------------------------------------------------- */
@@ -91,10 +83,10 @@ static void dry_run(const run *r)
     printf("%8.0f s  in all: %ld processes of %d cases\n", all * (double)r->o->processes, r->o->processes, r->plan.n);
 }
 
-/* Takes the run id, folder and seed from the run to be resumed, and notes the resumption in its run.json. */
+/* Takes the run id, folder and seed from the run to be resumed, and records in its run.json that it was resumed. */
 static pb_status take_up(run *r)
 {
-    PB_TRY(pb_resume_check(&r->resumed, &r->plan, r->machine_id));
+    PB_TRY(pb_resume_check(&r->resumed, &r->plan, r->machine_id, r->host));
     r->seed = r->resumed.seed;
     snprintf(r->name.run_id, sizeof r->name.run_id, "%s", r->resumed.run_id);
     snprintf(r->name.dir, sizeof r->name.dir, "%s", r->o->resume);
@@ -105,7 +97,10 @@ static pb_status take_up(run *r)
 static pb_status identify(run *r)
 {
     pb_backend_id device;
+    const char *name;
     PB_TRY(pb_backend_find(r->o->device, &device));
+    PB_TRY(pb_host_name(r->o->machine, &name));
+    pb_host_text("", name, r->host);
     json_t *fingerprint = pb_fingerprint(device, r->o->threads);
     if (!fingerprint) return PB_ENOMEM;
     json_object_set_new(json_object_get(fingerprint, "soft"), "gpu_clocks_locked",
@@ -117,6 +112,7 @@ static pb_status identify(run *r)
     if (s == PB_OK && !r->about)
         r->about = pb_run_json_make(&(pb_run_info){.run_id = r->name.run_id,
                                                    .machine_id = r->machine_id,
+                                                   .host = r->host,
                                                    .time_utc = r->name.time_utc,
                                                    .plan = &r->plan,
                                                    .options = r->o,
@@ -126,14 +122,14 @@ static pb_status identify(run *r)
     return s == PB_OK && !r->about ? pb_fail(PB_ENOMEM, "out of memory for run.json") : s;
 }
 
-/* ---- the measuring processes -------------------------------------------------------------------------- */
+/* ---- starting the measuring processes ----------------------------------------------------------------- */
 
-/* Expected seconds of the cases that earlier commands of this run have completed. */
+/* Returns the expected seconds of the cases that earlier commands of a resumed run have completed. */
 static double expected_before(const run *r)
 {
     double process = 0, part = 0;
     int *order = malloc((size_t)r->plan.n * sizeof *order);
-    if (!order) return 0; /* the estimate is only for the progress line */
+    if (!order) return 0; /* out of memory: 0 will do, because the estimate is only for the progress line */
     pb_plan_order(&r->plan, r->seed, r->next.process, order);
     for (int i = 0; i < r->plan.n; i++) {
         const double e = pb_plan_expect(&r->plan, &r->plan.cases[order[i]]);
@@ -151,6 +147,7 @@ static pb_exit process_all(run *r, bool *stopped, bool *refused)
     pb_process l = {.dir = r->name.dir,
                     .run_id = r->name.run_id,
                     .machine_id = r->machine_id,
+                    .host = r->host,
                     .plan = &r->plan,
                     .options = r->o,
                     .seed = r->seed,
@@ -186,8 +183,8 @@ static void drop_files(const run *r, int n)
     rmdir(r->name.dir);
 }
 
-/* A process that could not start, because of a missing device or too little memory, leaves no row. Such a run cannot be
- * resumed, so its files are removed. */
+/* Removes the files of a run that has no row, because it cannot be resumed. A run has no row if its process could not
+ * start: a missing device, or too little memory. */
 static void drop_if_empty(const run *r)
 {
     pb_table t;
@@ -197,8 +194,8 @@ static void drop_if_empty(const run *r)
     if (empty) drop_files(r, FILES);
 }
 
-/* After a case ran out of memory the other cases are still measured; the exit code becomes PB_EXIT_HARNESS at the
- * end. */
+/* Measures all processes of the run. After a case ran out of memory the other cases are still measured; the exit code
+ * becomes PB_EXIT_HARNESS at the end. */
 static pb_exit measure(run *r)
 {
     bool stopped = false, refused = false;
@@ -223,14 +220,14 @@ static void warn(const run *r)
     if (r->o->processes < PB_ENOUGH_PROCESSES)
         fprintf(stderr, "bench: warning: %ld process%s: too few for a comparison, which needs %d\n", r->o->processes,
                 r->o->processes == 1 ? "" : "es", PB_ENOUGH_PROCESSES);
-    if (getloadavg(&load, 1) == 1 &&
-        load > 1.5 * (double)cpus) /* the load average right after a run of bench stays below this limit */
+    /* A run of bench that has just ended does not raise the load average above this limit. */
+    if (getloadavg(&load, 1) == 1 && load > 1.5 * (double)cpus)
         fprintf(stderr, "bench: warning: the load is %.1f on %ld CPUs: other work will disturb the measurement\n", load,
                 cpus);
 }
 
-/* *made counts the files created so far. run.json is created last, after locking: a folder without run.json is not
- * treated as a run. */
+/* Creates the files of a run and locks it; *made counts the files created so far. run.json is created last, after
+ * locking: a folder without run.json is not treated as a run. */
 static pb_status make_files(const run *r, int *made, int *lock)
 {
     PB_TRY(pb_results_create(r->name.dir));

@@ -28,9 +28,9 @@ static pb_status split(int argc, char **argv, int *command, int *first)
     return pb_cli_command(&pb_bench_cli, argv[1], command);
 }
 
-/* With --bisect, git expects 0 (good), 1 (bad) or 125 (skip this commit), so every other code becomes 125. A measuring
- * process is excepted: its parent, not git, reads its exit code. When parsing failed (o is NULL), the words of the
- * command line are searched for --bisect. */
+/* Converts an exit code for --bisect. git expects 0 (good), 1 (bad) or 125 (skip this commit), so every other code
+ * becomes 125. The code of a measuring process is not converted, because its parent reads it, not git. When parsing
+ * failed (o is NULL), the words of the command line are searched for --bisect. */
 static pb_exit bisected(pb_exit code, const pb_options *o, int argc, char **argv)
 {
     bool asked = o && o->bisect && !o->child_dir;

@@ -1,4 +1,4 @@
-/* options.c - parses the words of a command line according to the program's tables. */
+/* options.c - parses a command line with the program's tables of commands and options. */
 #include "cli/options.h"
 
 #include <errno.h>
@@ -48,7 +48,8 @@ typedef struct slot {
     void *field;
 } slot;
 
-/* The present spelling of `word`: of an option's name (option NULL), or of a word of the option's choice. */
+/* Returns the current spelling of `word` if the table of aliases lists `word` as an old one, else `word`. option NULL:
+ * `word` is the name of an option; otherwise it is a value of the choice option `option`. */
 static const char *present(const pb_cli *cli, const char *option, const char *word)
 {
     for (const pb_option_alias *a = cli->aliases; a && a->was; a++)
@@ -188,8 +189,8 @@ static pb_status take(reader *r, const pb_option_info *i, const char *name, cons
     return set(r->cli, &s, strcmp(i->type, "choice") == 0 ? present(r->cli, i->name, value) : value);
 }
 
-/* Copies the name of a long option of n bytes, as the table of options spells it: without dashes, "_" for "-", and in
- * its present spelling. */
+/* Converts the name in a long option such as "--min-time" (n bytes) to the name in the table of options: without dashes
+ * at the start, "_" for "-", and the current spelling if it is an alias. */
 static const char *name_typed(const pb_cli *cli, const char *arg, size_t n, char out[PB_OPTION_TEXT])
 {
     snprintf(out, PB_OPTION_TEXT, "%.*s", (int)n - 2, arg + 2);

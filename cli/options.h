@@ -59,18 +59,20 @@ typedef struct pb_option_type {
     const char *name; /* a NULL name ends a table */
     pb_status (*set)(void *field, const char *name, const char *value);
 } pb_option_type;
-/* Options that are not in the table: `--name value`. `name` has n bytes, without the dashes and not NUL-terminated. */
+/* Functions of the program for options `--name value` that are not in its table of options, such as the axes of a
+ * benchmark. `name` has n bytes, without the dashes and not NUL-terminated. */
 typedef struct pb_extra_options {
     bool (*known)(int command, const char *name, size_t n);
     pb_status (*set)(void *fields, const char *name, size_t n, const char *value);
-    /* The i-th name, for hints and completion; NULL after the last. */
+    /* Returns the i-th of these names, for hints and completion; NULL after the last. */
     const char *(*each)(int command, int i);
-    /* The i-th completion word of a table option's value; NULL after the last. */
+    /* Returns the i-th word that completes the value of `option`, an option of the table; NULL after the last. */
     const char *(*value)(const char *option, int i);
 } pb_extra_options;
 
-/* An old spelling that stays accepted, and is shown nowhere. option NULL: `was` and `is` are names of options, as in
- * the table of options; else they are words of that option's choice. A NULL `was` ends a table. */
+/* An old spelling that is still accepted but not shown in help or completion. option NULL: `was` and `is` are names of
+ * options, as in the table of options; else they are values of the choice option `option`. A NULL `was` ends a
+ * table. */
 typedef struct pb_option_alias {
     const char *option, *was, *is;
 } pb_option_alias;
@@ -88,7 +90,7 @@ struct pb_cli {
  * one. */
 pb_status pb_cli_command(const pb_cli *cli, const char *name, int *out);
 /* Parses argv, which starts after the command's name. *fields must be zeroed; it keeps pointers into argv. Words that
- * are not options go to *args. EINVAL: one line, with a hint if an option is similar. */
+ * are not options go to *args. EINVAL: the message is one line, and names a similar option if one exists. */
 pb_status pb_cli_parse(const pb_cli *cli, int command, int argc, char **argv, void *fields, pb_words *args);
 /* Like pb_cli_parse, for words that come from a file: an internal option is rejected as unknown. */
 pb_status pb_cli_parse_shown(const pb_cli *cli, int command, int argc, char **argv, void *fields, pb_words *args);

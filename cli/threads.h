@@ -1,4 +1,4 @@
-/* threads.h - the number of OpenMP threads of a program, and how long they spin at a barrier. */
+/* threads.h - limits the number of OpenMP threads of a program, and how long they spin at a barrier. */
 #ifndef PB_CLI_THREADS_H
 #define PB_CLI_THREADS_H
 

@@ -8,5 +8,6 @@ endif()
 
 function(pb_add_test name)
   add_test(NAME ${name} COMMAND ${ARGN})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${pb_test_seconds} ENVIRONMENT "OMP_WAIT_POLICY=passive")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${pb_test_seconds} ENVIRONMENT
+    "OMP_WAIT_POLICY=passive;PB_DISTURBANCE=ignore;XDG_STATE_HOME=${CMAKE_BINARY_DIR}/state;PB_STATE=")
 endfunction()

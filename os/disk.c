@@ -1,5 +1,5 @@
-/* disk.c - the table of POSIX calls that a disk consists of, and functions that use it to read, write and remove files
- * and folders. */
+/* disk.c - pb_disk_posix, the pb_disk that makes POSIX calls, and functions that use a pb_disk to read, write and
+ * remove files and folders. */
 #include "os/disk.h"
 
 #include <dirent.h>

@@ -23,8 +23,9 @@ pb_status pb_file_read(const char *path, FILE **out);
 pb_status pb_map_open(const char *path, pb_map *out);
 void pb_map_close(pb_map *m); /* accepts {0} */
 
-/* Reads exactly n bytes at `offset`, in several calls if necessary, and again after a signal. Several threads may read
- * one descriptor. `path` is used in error messages only. EIO: an error of the device, or the file ends before. */
+/* Reads exactly n bytes at `offset`. If a read is interrupted by a signal or returns too few bytes, it reads again.
+ * Several threads may read one descriptor. `path` is used in error messages only. EIO: the device failed, or the file
+ * ends before offset + n. */
 pb_status pb_file_read_at(int fd, const char *path, size_t offset, void *to, size_t n);
 
 /* Opens a log for reading and writing, and creates it if it is missing. `fresh`: the file must not exist yet. EPATH:

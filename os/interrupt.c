@@ -14,7 +14,7 @@ static void note(int sig)
 
 void pb_interrupt_watch(void)
 {
-    /* No SA_RESTART: a signal interrupts blocking system calls, so that the caller can poll the flag. */
+    /* No SA_RESTART: a signal interrupts blocking system calls, so that the caller can check pb_interrupted(). */
     struct sigaction a = {.sa_handler = note}, ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);

@@ -43,7 +43,7 @@ pb_status pb_fail_errno(int error, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
-#ifdef __clang_analyzer__ /* tells the static analyser that a failure is never PB_OK */
+#ifdef __clang_analyzer__ /* tells the static analyser that pb_fail never returns PB_OK */
 #define pb_fail(s, ...)       ((void)(pb_fail)((s), __VA_ARGS__), (s))
 #define pb_fail_errno(e, ...) ((void)(pb_fail_errno)((e), __VA_ARGS__), PB_EIO)
 #endif

@@ -1,4 +1,4 @@
-/* streams.c - opens /dev/null on closed standard descriptors. */
+/* streams.c - opens /dev/null on those of the descriptors 0, 1 and 2 that are closed. */
 #include "os/streams.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Length in bytes (1 or 2) of the control character at the start of `text`; 0: the text starts with another character
- * or is empty. */
+/* Returns the length in bytes (1 or 2) of the control character at the start of `text`; 0: the text starts with another
+ * character or is empty. */
 static size_t control(const char *text)
 {
     const unsigned char first = (unsigned char)text[0], second = first == 0xc2 ? (unsigned char)text[1] : 0;

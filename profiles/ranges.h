@@ -13,7 +13,7 @@ extern "C" {
 
 /* True if a profiler is attached. False until the first call of pb_ranges_start, constant after it. */
 extern bool pb_ranges_on;
-/* Checks for a profiler. Called when a context is opened; repeated calls do nothing. */
+/* Sets pb_ranges_on. Every context that is opened calls this function; only the first call has an effect. */
 void pb_ranges_start(void);
 
 /* `name` must have static storage duration: it is registered once and then looked up by address. */

@@ -1,4 +1,5 @@
-/* ranges_nvtx.c - ranges through NVTX. Its headers load the profiler's library at run time, so nothing is linked. */
+/* ranges_nvtx.c - implements ranges.h with NVTX. The NVTX headers load the profiler's library at run time, so the
+ * program is linked with no library. */
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -5,6 +5,12 @@ trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 # As in ctest: threads must not spin while they wait, because other tests need the processors.
 export OMP_WAIT_POLICY=passive
+# This host has a name, so that stored sessions are its own also where the hardware does not identify it.
+export PB_MACHINE=tests
+# Other tests are other work, which must not mark the processes of a run as throttled.
+export PB_DISTURBANCE=ignore
+# No session is kept, unless a test names a folder for it. The user's own sessions are out of reach.
+export XDG_STATE_HOME=$dir/state PB_STATE=
 failures=0
 
 fail() { # fail TEXT...
@@ -33,7 +39,7 @@ table() {
     done
 }
 
-# ten_sessions FILE RUN_ID: repeats the rows as ten sessions, the fewest with which a regression is claimed.
+# ten_sessions FILE RUN_ID: repeats the rows as ten sessions.
 ten_sessions() {
     awk -v id="$2" 'NR == 1 { print; next } { row[++n] = $0 }
         END { for (k = 10; k < 20; k++) for (i = 1; i <= n; i++) { line = row[i]; sub(id "[^,]*", id k, line); print line } }' \

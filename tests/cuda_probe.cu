@@ -1,4 +1,5 @@
-/* cuda_probe.cu - kernels that delay a stream or trap, and copies in stream order. */
+/* cuda_probe.cu - implements cuda_probe.h: a kernel that keeps a stream busy, a kernel that traps, and copies that are
+ * enqueued on a stream. */
 #include "tests/cuda_probe.h"
 
 #include "kernels/cuda/cuda.cuh"

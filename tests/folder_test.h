@@ -8,7 +8,7 @@
 
 static char test_folder[] = "/tmp/plumb_test_XXXXXX";
 
-/* Returns the path of `name` in the temporary folder, valid until the fourth call after this one. */
+/* Returns the path of `name` in the temporary folder. It stays valid for the next three calls. */
 static inline const char *in_folder(const char *name)
 {
     static char path[4][256];

@@ -9,7 +9,8 @@
 
 static inline uint32_t sha_rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
-/* The first 32 bits of the fraction of a root of a prime: the constants of the standard. */
+/* Returns the first 32 bits of the fraction of prime^power: the constants of the standard are those of square and cube
+ * roots. */
 static inline uint32_t sha_fraction(int prime, long double power)
 {
     const long double root = powl((long double)prime, power);

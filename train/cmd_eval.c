@@ -11,7 +11,7 @@
  * tensors are collected in memory and written at the end. */
 typedef struct dump {
     pb_st_writer *w;
-    unsigned char *logits; /* [B,S,V] of the model's dtype, downloaded */
+    unsigned char *logits; /* [B,S,V] logits of a batch in the model's dtype, downloaded from the device */
     float *wide;           /* [B,S,V] converted to f32 */
     int32_t *ids, *targets, *start, *pos;
     float *mask;

@@ -15,7 +15,7 @@ typedef struct run {
     pb_log log;
     pb_saver saver;
     pb_export_folder export;
-    pb_progress p; /* p.iteration: completed steps, including those of the run that was resumed */
+    pb_progress p; /* p.iteration: completed steps, including those before the checkpoint that was resumed */
     double pace;   /* smoothed seconds per step; 0: not known yet */
     long timed;    /* steps of this process */
 } run;
@@ -160,8 +160,8 @@ static pb_status steps(run *r)
     return pb_interrupted() ? PB_OK : pb_export(&r->j, &r->export);
 }
 
-/* Turns EPATH into EIO. Every path was usable when training began, so a path that fails later is a failure of the
- * machine (exit code 125), not a mistake of the user (exit code 2). */
+/* Turns EPATH into EIO. Every path was usable when training began. A path that fails later is therefore a failure of
+ * the machine (exit code 125), not a mistake of the user (exit code 2). */
 static pb_status blame_machine(pb_status s) { return s == PB_EPATH ? PB_EIO : s; }
 
 pb_status pb_train_run(const pb_train_options *o)

@@ -57,7 +57,7 @@ static pb_status parse_targets(const char *list, unsigned *out)
     return PB_OK;
 }
 
-/* Finds the geometry of --model: a name in model.def, else a Hugging Face folder. */
+/* Finds the geometry that --model names: a name in model.def, else a Hugging Face folder. */
 static pb_status find_model(const pb_train_options *o, pb_job *j, const pb_geometry **g)
 {
     struct stat st;
@@ -73,7 +73,7 @@ static pb_status find_model(const pb_train_options *o, pb_job *j, const pb_geome
     return PB_OK;
 }
 
-/* Rank, alpha and targets of an existing adapter (--adapter) override the options. */
+/* Takes rank, alpha and targets from an existing adapter (--adapter) instead of from the options. */
 static pb_status configure_adapter(const pb_train_options *o, pb_model_config *m)
 {
     pb_peft_config c;
@@ -118,9 +118,9 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     PB_TRY(set_bounded("accumulate", o->accumulate, 1 << 20, &j->micro_batches));
     PB_TRY(set_bounded("bucket", o->bucket, 1 << 20, &j->bucket));
     if (!j->bucket) j->bucket = c->S;
-    /* --clip none: the variant multi with an infinite limit still computes the norm, so that steps without a finite
-     * gradient are skipped. */
     c->model.index_loss = (float)o->index_loss;
+    /* --clip none uses the variant multi with an infinite limit: it still computes the norm, so that steps without a
+     * finite gradient are skipped. */
     c->clip = none ? PB_CLIP_MULTI : (pb_clip_variant)INDEX_OF(clips, o->clip);
     c->max_norm = none ? INFINITY : (float)o->max_norm;
     c->weight_decay = (float)o->weight_decay;
@@ -214,7 +214,8 @@ static pb_status configure_text(const pb_train_options *o, pb_job *j)
     return PB_OK;
 }
 
-/* How conversations become rows. The rows of a stream hold one text each: such a batch is not packed. */
+/* Sets how conversations become rows (--pack). A row of a stream counts as one text, so its batches have no `start` and
+ * `pos` (packed is false). */
 static pb_status configure_rows(const pb_train_options *o, pb_job *j)
 {
     pb_dataset_config *d = &j->data_cfg;

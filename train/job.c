@@ -89,7 +89,7 @@ static pb_status alloc_rows(pb_job *j)
     return pb_fail(PB_ENOMEM, "no memory for the rows of %d micro-batches", j->micro_batches);
 }
 
-/* ---- opening the job and loading weights -------------------------------------------------------------- */
+/* ---- opening the device and the trainer, loading weights ---------------------------------------------- */
 
 /* Loads weights and adapters from files into the trainer's model. On the plan backend, only the headers of the files
  * are checked against the model. */
@@ -99,7 +99,7 @@ static pb_status load_files(const pb_job *j, pb_trainer *t, pb_load_report *r)
     return j->o->adapter ? pb_peft_load(pb_trainer_model(t), j->o->adapter) : PB_OK;
 }
 
-/* Peak memory of the whole job in bytes, determined with the plan backend. Also checks that the weight files have the
+/* Computes the peak memory of the whole job in bytes with the plan backend. Also checks that the weight files have the
  * sizes of the model. */
 static pb_status plan_size(const pb_job *j, pb_ctx *ctx, double *bytes)
 {

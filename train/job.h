@@ -27,7 +27,7 @@ typedef struct pb_job {
     pb_ctx ctx;
     pb_trainer *trainer;
     pb_tokenizer *tokenizer;
-    /* `data` is trained on, but evaluated by `train eval`; `eval_data` is evaluated during training, NULL: none. */
+    /* data: trained on by `train run`, evaluated by `train eval`. eval_data: evaluated during training; NULL: none. */
     pb_dataset *data, *eval_data;
     pb_dataset_counts counts, eval_counts;
     int micro_batches; /* micro-batches per step */
@@ -40,16 +40,16 @@ typedef struct pb_job {
  * of an adapter, and the chat template in tokenizer_folder. On failure the message is one line that names
  * the option or file. */
 pb_status pb_job_configure(const pb_train_options *o, pb_job *j);
-/* Opens the device (`plan`: the plan backend), the data and the trainer, and loads weights. Prints what was opened
- * unless --quiet is given. */
+/* Opens the device (plan true: the plan backend, which computes nothing), the data and the trainer, and loads weights.
+ * Prints what was opened unless --quiet is given. */
 pb_status pb_job_open(pb_job *j, bool plan);
 /* Returns `s`. If `s` is EDEVICE and the device accepts no more work, the message is extended to say
  * that the device is lost. */
 pb_status pb_job_explain_lost_device(pb_job *j, pb_status s);
 void pb_job_close(pb_job *j); /* also after a failed open, and for {0} */
 
-/* Peak memory in bytes. CPU: the process's peak resident set, plus the planned memory on the plan backend. GPU: the
- * allocated or planned device memory. */
+/* Sets *bytes to the peak memory. CPU: the process's peak resident set, plus the planned memory on the plan backend.
+ * GPU: the allocated or planned device memory. */
 pb_status pb_job_memory(const pb_job *j, double *bytes);
 
 /* Returns micro-batch `micro` of the rows in j->rows, which have S tokens each. count: see pb_batch. */

@@ -11,7 +11,7 @@
 #include "trainer/hf/hf_save.h"
 #include "trainer/hf/peft.h"
 
-/* ---- the settings that a checkpoint records (column `resumed` of options.def) ---------------------------- */
+/* ---- collecting the settings that a checkpoint records (column `resumed` of options.def) ----------------- */
 
 enum { FREE, OWN, NOTED, FIXED };
 enum {

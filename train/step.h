@@ -9,13 +9,15 @@ typedef struct pb_step_result {
     double loss;       /* mean over the step's loss tokens */
     double index_loss; /* weighted loss of the indexers; NaN: they are not trained */
     double norm;       /* largest norm of a clip group, before clipping */
-    /* `tokens` counts all positions of the step's rows; `seconds` lasts until the host knows the loss. */
+    /* tokens: all positions of the step's rows; seconds: from the start of the step until the host knows the loss */
     double tokens, seconds;
-    double recording;                   /* part of `seconds` spent on capturing graphs */
-    double conversations;               /* number of conversations in the step's rows; a row of a stream is one */
-    double kernel_launches, host_syncs; /* kernel launches (or CPU ops, graph replays); host syncs */
-    bool skipped;                       /* true: weights and moments were not changed */
-    char why[96];                       /* what was not finite in a skipped step; else empty */
+    double recording;     /* part of `seconds` spent on capturing graphs */
+    double conversations; /* number of conversations in the step's rows; a row of a stream is one */
+    /* of this step. kernel_launches: kernels and graph replays that the host enqueued (CPU: ops); host_syncs: points at
+     * which the CPU waited for the GPU */
+    double kernel_launches, host_syncs;
+    bool skipped; /* true: weights and moments were not changed */
+    char why[96]; /* what was not finite in a skipped step; else empty */
 } pb_step_result;
 
 /* Allocates scratch memory for every row length that can occur. */

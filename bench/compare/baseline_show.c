@@ -1,10 +1,12 @@
-/* baseline_show.c - lists stored baselines and their sessions. */
+/* baseline_show.c - lists stored baselines and kept sessions. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/compare/baseline.h"
+#include "bench/compare/kept_sessions.h"
 #include "os/text.h"
 
 static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.' && pb_is_printable(e->d_name); }
@@ -49,18 +51,19 @@ static pb_status show_file(const char *machine_id, const char *path, const char 
     return PB_OK;
 }
 
-static pb_status show_machine(const char *baselines, const char *machine_id, FILE *out, int *shown)
+/* Shows the files of a folder. label: what is printed before the name of each suite. */
+static pb_status show_folder(const char *parent, const char *name, const char *label, FILE *out, int *shown)
 {
-    char folder[PB_PATH_TEXT], path[2 * PB_PATH_TEXT];
+    char folder[2 * PB_PATH_TEXT], path[3 * PB_PATH_TEXT];
     struct dirent **files;
     pb_status s = PB_OK;
-    snprintf(folder, sizeof folder, "%s/%s", baselines, machine_id);
+    snprintf(folder, sizeof folder, "%s/%s", parent, name);
     int n = scandir(folder, &files, not_hidden, alphasort);
     for (int i = 0; i < n; i++) {
-        const char *name = files[i]->d_name, *dot = strrchr(name, '.');
-        snprintf(path, sizeof path, "%s/%s", folder, name);
+        const char *file = files[i]->d_name, *dot = strrchr(file, '.');
+        snprintf(path, sizeof path, "%s/%s", folder, file);
         if (s == PB_OK && dot && !strcmp(dot, ".csv")) {
-            s = show_file(machine_id, path, name, out);
+            s = show_file(label, path, file, out);
             ++*shown;
         }
         free(files[i]);
@@ -69,22 +72,53 @@ static pb_status show_machine(const char *baselines, const char *machine_id, FIL
     return s;
 }
 
-pb_exit pb_baseline_show(const char *machine_id, const pb_baseline_opts *o, FILE *out)
+/* Shows the baselines of a machine in `parent`, or its kept sessions: those have a folder for each host. */
+static pb_status show_machine(const char *parent, const char *machine_id, bool kept, FILE *out, int *shown)
+{
+    char machine[2 * PB_PATH_TEXT], label[2 * PB_PATH_TEXT];
+    struct dirent **hosts;
+    pb_status s = PB_OK;
+    if (!kept) return show_folder(parent, machine_id, machine_id, out, shown);
+    snprintf(machine, sizeof machine, "%s/%s", parent, machine_id);
+    int n = scandir(machine, &hosts, not_hidden, alphasort);
+    for (int i = 0; i < n; i++) {
+        snprintf(label, sizeof label, "kept: %s, host %s,", machine_id, hosts[i]->d_name);
+        if (s == PB_OK) s = show_folder(machine, hosts[i]->d_name, label, out, shown);
+        free(hosts[i]);
+    }
+    if (n >= 0) free(hosts);
+    return s;
+}
+
+/* Shows the machines in `parent`; machine_id NULL: all. EPATH: the folder cannot be read. */
+static pb_status show_machines(const char *parent, const char *machine_id, bool kept, FILE *out, int *shown)
 {
     struct dirent **machines;
     pb_status s = PB_OK;
-    int shown = 0, n = scandir(pb_baseline_folder(o->baselines), &machines, not_hidden, alphasort);
-    if (n < 0) {
-        return pb_file_exit(pb_fail_errno(errno, "%s", pb_baseline_folder(o->baselines)));
-    }
+    int n = scandir(parent, &machines, not_hidden, alphasort);
+    if (n < 0) return pb_fail_errno(errno, "%s", parent);
     for (int i = 0; i < n; i++) {
         if (s == PB_OK && (!machine_id || !strcmp(machine_id, machines[i]->d_name)))
-            s = show_machine(pb_baseline_folder(o->baselines), machines[i]->d_name, out, &shown);
+            s = show_machine(parent, machines[i]->d_name, kept, out, shown);
         free(machines[i]);
     }
     free(machines);
+    return s;
+}
+
+pb_exit pb_baseline_show(const char *machine_id, const pb_baseline_opts *o, FILE *out)
+{
+    const char *baselines = pb_baseline_folder(o->baselines);
+    char kept[PB_PATH_TEXT];
+    int shown = 0;
+    pb_status s = pb_kept_root(kept, sizeof kept);
+    const bool has_kept = s == PB_OK && *kept && access(kept, F_OK) == 0;
+    if (has_kept) s = show_machines(kept, machine_id, true, out, &shown);
+    else s = PB_OK;
+    if (s == PB_OK && !(shown && access(baselines, F_OK) != 0))
+        s = show_machines(baselines, machine_id, false, out, &shown);
     if (s == PB_OK && !shown)
-        s = pb_fail(PB_EINVAL, "%s: no baseline%s%s; save one with `bench baseline save`",
-                    pb_baseline_folder(o->baselines), machine_id ? " of " : "", machine_id ? machine_id : "");
+        s = pb_fail(PB_EINVAL, "%s: no baseline%s%s; save one with `bench baseline save`", baselines,
+                    machine_id ? " of " : "", machine_id ? machine_id : "");
     return pb_file_exit(s);
 }

@@ -1,32 +1,22 @@
-/* compare.h - `bench compare`: compares two results, or a run with the stored baselines of its machine. verdict.h and
- * stored_rule.h have the rule, compare_render.h the output.
+/* compare.h - the public header of bench/compare: compares results with other results or with stored baselines, and
+ * gives each row a verdict.
  *
- * With PB_EXIT_USAGE and PB_EXIT_HARNESS nothing is printed; pb_error() has the message. */
-#ifndef PB_COMPARE_H
-#define PB_COMPARE_H
-#include <stdio.h>
-
+ *   compare_results.h  `bench compare` of two results, or of a run with the baselines of its machine
+ *   verdict.h          the verdict of every row, and the figures that it is based on
+ *   gates.h            baselines/gates.csv: which metrics may fail a comparison, and by how much
+ *   exact.h            compares exact counters, and adds the rows that changed to a comparison
+ *   exact_store.h      stored exact counters: baselines/exact/<suite>.csv
+ *   baseline.h         stored baselines: saves, updates and shows the sessions of a machine
+ *   kept_sessions.h    the sessions that bench keeps for its user without being asked
+ *   compare_render.h   prints a comparison as text, Markdown or JUnit XML */
+#ifndef PB_BENCH_COMPARE_H
+#define PB_BENCH_COMPARE_H
+#include "bench/compare/baseline.h"
+#include "bench/compare/compare_render.h"
+#include "bench/compare/compare_results.h"
+#include "bench/compare/exact.h"
+#include "bench/compare/exact_store.h"
+#include "bench/compare/gates.h"
+#include "bench/compare/kept_sessions.h"
 #include "bench/compare/verdict.h"
-#include "bench/rows/exits.h"
-
-typedef struct pb_compare_opts {
-    const char *gates;     /* path; NULL: gates.csv in `baselines` */
-    const char *baselines; /* folder of the baselines; NULL: "baselines" */
-    bool strict;           /* a SUSPECT or INCONCLUSIVE row gives PB_EXIT_INCONCLUSIVE */
-    bool need_verdict;     /* PB_EXIT_INCONCLUSIVE also if no gating row is REGRESSED, IMPROVED or SAME */
-    bool allow_mismatch;   /* compare rows of different machines */
-    bool require_baseline; /* a missing baseline gives PB_EXIT_INCOMPARABLE */
-    bool subset;           /* the run was filtered, so cases that it lacks are not MISSING */
-    bool all;              /* show every row, also unchanged rows that do not gate */
-    bool explain;          /* print the reason of each verdict under its row */
-    const char *format;    /* "text" (also NULL), "markdown" or "junit": compare_render.h */
-} pb_compare_opts;
-
-/* Compares two results. Each is a CSV file, a run folder or a stored baseline; one without rows is an error. */
-pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_opts *o, FILE *out);
-/* Compares every suite of a run with baselines/<machine_id>/<suite>.csv. If the file does not exist, prints a line
- * NO-BASELINE with the path and the command that saves one. */
-pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out);
-/* The exit code of a comparison. count: the number of rows with each verdict, from pb_verdicts or pb_pair_report. */
-pb_exit pb_compare_exit(const int count[PB_NVERDICTS], const pb_compare_opts *o);
 #endif

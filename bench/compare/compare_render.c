@@ -5,14 +5,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/compare/stored_rule.h"
+#include "bench/stats/stats.h"
+
 /* ---- emitting rows -------------------------------------------------------------------------------- */
 
 const pb_series *pb_verdict_series(const pb_verdict *v) { return v->cand ? v->cand : v->base; }
+
+void pb_verdict_label(pb_axes_set *axes, const pb_verdict *v, char *out, size_t n)
+{
+    const char *key = pb_verdict_series(v)->key;
+    const int suite = axes->n > 1 ? (int)pb_suite_length(key) : 0;
+    if (v->all_rows) snprintf(out, n, "%.*s%sall rows", suite, key, suite ? ": " : "");
+    else pb_axes_set_label(axes, key, out, n);
+}
+
+void pb_verdict_add_axes(pb_axes_set *axes, const pb_verdict *v)
+{
+    const char *key = pb_verdict_series(v)->key;
+    if (!v->all_rows) pb_axes_add(pb_axes_of(axes, key), key);
+}
 
 bool pb_verdict_shown(const pb_verdict *v, bool all)
 {
     if (all || v->counts) return true;
     if (v->id == PB_VERDICT_SAME) return false;
+    /* A gating row of these verdicts that does not count is an exact counter that could not be compared. */
+    if (v->id == PB_VERDICT_REFERENCE || v->id == PB_VERDICT_INCONCLUSIVE) return v->gate->gating && *v->why;
     if (v->id != PB_VERDICT_INFO || !v->base || !v->cand) return true;
     if (v->base->status != v->cand->status) return true;
     return !pb_key_of(v->cand->key, "requirement") && isfinite(v->base->median) && isfinite(v->cand->median) &&
@@ -26,6 +45,16 @@ static void side_text(char out[PB_FIGURE_TEXT], const pb_series *s)
     else pb_figure(out, s ? s->median : (double)NAN, s ? s->unit : "1");
 }
 
+/* The interval of the ratio, which is the inverse of exp(change) if higher is better. */
+static void interval_text(const pb_verdict *v, char *out, size_t n)
+{
+    const pb_evidence *e = &v->evidence;
+    const double half = pb_t_quantile(PB_STORED_ALPHA_SAME, e->nu) * e->se;
+    const double change = strcmp(v->cand->better, "lower") ? -e->change : e->change;
+    snprintf(out, n, "90 %% interval %+.3g %% to %+.3g %%", 100 * expm1(fmin(change - half, 600)),
+             100 * expm1(fmin(change + half, 600)));
+}
+
 void pb_verdict_text(const pb_verdict *v, pb_verdict_cells *out)
 {
     side_text(out->base, v->base);
@@ -35,6 +64,9 @@ void pb_verdict_text(const pb_verdict *v, pb_verdict_cells *out)
     else if (isfinite(v->ratio)) snprintf(out->change, sizeof out->change, "%+.1f %%", pb_percent(v->ratio, 0.1));
     snprintf(out->processes, sizeof out->processes, "%d/%d", v->base ? v->base->processes : 0,
              v->cand ? v->cand->processes : 0);
+    *out->interval = 0;
+    if (v->id == PB_VERDICT_REFERENCE && !*v->why) interval_text(v, out->interval, sizeof out->interval);
+    out->why = *out->interval ? out->interval : v->why;
     out->name = v->id == PB_VERDICT_INFO ? "info" : pb_verdict_names[v->id];
 }
 
@@ -53,7 +85,10 @@ static void headline(const pb_comparison *c, FILE *out)
         fprintf(out, "%s%d %s", comma, c->vs->count[severe[i]], pb_verdict_names[severe[i]]);
         comma = ", ";
     }
-    if (!*comma && all) fprintf(out, "no regression in %d gating row%s", all, all == 1 ? "" : "s");
+    if (!*comma && all && all == c->vs->count[PB_VERDICT_REFERENCE])
+        fprintf(out, "%d row%s of another host, for reference only", all, all == 1 ? "" : "s");
+    else if (!*comma && all) fprintf(out, "no regression in %d gating row%s", all, all == 1 ? "" : "s");
+    else if (!*comma && c->counters) fputs("no exact counter is worse", out);
     else if (!*comma) fputs(c->nmissing ? "no baseline to compare with" : "no row gates", out);
     fprintf(out, " (exit %d)\n\n", (int)c->exit);
     for (int i = 0; i < PB_NVERDICTS; i++) {
@@ -67,13 +102,13 @@ static void print_row(pb_axes_set *axes, const pb_verdict *v, FILE *out)
 {
     char label[PB_LABEL_TEXT];
     pb_verdict_cells cells;
-    pb_axes_set_label(axes, pb_verdict_series(v)->key, label, sizeof label);
+    pb_verdict_label(axes, v, label, sizeof label);
     pb_verdict_text(v, &cells);
     fputs("| ", out), pb_markdown(out, label, true);
     fputs(" | ", out), pb_markdown(out, pb_verdict_series(v)->metric, true);
     fprintf(out, " | %s | %s | %s | %s | %s%s%s%s", cells.base, cells.cand, cells.change, cells.processes,
-            v->counts ? "**" : "", cells.name, v->counts ? "**" : "", *v->why ? ": " : "");
-    pb_markdown(out, v->why, false);
+            v->counts ? "**" : "", cells.name, v->counts ? "**" : "", *cells.why ? ": " : "");
+    pb_markdown(out, cells.why, false);
     fputs(" |\n", out);
 }
 
@@ -85,9 +120,7 @@ static size_t print_table(const pb_comparison *c, bool counts, pb_axes_set *axes
     memset(axes, 0, sizeof *axes);
     for (size_t i = 0; i < c->vs->n; i++) {
         const pb_verdict *v = &c->vs->v[i];
-        const char *key = pb_verdict_series(v)->key;
-        if (v->counts == counts && pb_verdict_shown(v, false) && n++ < PB_MARKDOWN_ROWS)
-            pb_axes_add(pb_axes_of(axes, key), key);
+        if (v->counts == counts && pb_verdict_shown(v, false) && n++ < PB_MARKDOWN_ROWS) pb_verdict_add_axes(axes, v);
     }
     if (!n) return 0;
     fputs("\n```\n", out);
@@ -159,7 +192,7 @@ static void junit_verdict(const pb_verdict *v, pb_junit_case *out)
     if (v->evidence.sessions && isfinite(v->evidence.detects))
         snprintf(detects, sizeof detects, ", detectable change %s", least);
     snprintf(out->message, sizeof out->message, "%s: base %s, candidate %s (%s)%s, processes %s%s%.300s", cells.name,
-             cells.base, cells.cand, cells.change, detects, cells.processes, *v->why ? ": " : "", v->why);
+             cells.base, cells.cand, cells.change, detects, cells.processes, *cells.why ? ": " : "", cells.why);
 }
 
 static bool junit_case(void *user, size_t i, pb_junit_case *out)

@@ -7,7 +7,7 @@
 #include "bench/compare/compare_render.h"
 #include "bench/compare/soft_differences.h"
 #include "bench/compare/stored_rule.h"
-#include "bench/rows/metric.h"
+#include "bench/rows/rows.h"
 
 enum { NOTES_MAX = 3 };
 
@@ -28,13 +28,12 @@ static void lay_out(printer *p, const pb_verdicts *vs)
 {
     char label[PB_LABEL_TEXT];
     for (size_t i = 0; i < vs->n; i++) {
-        const char *key = pb_verdict_series(&vs->v[i])->key;
-        if (shown(p, &vs->v[i])) pb_axes_add(pb_axes_of(&p->axes, key), key);
+        if (shown(p, &vs->v[i])) pb_verdict_add_axes(&p->axes, &vs->v[i]);
         else p->hidden++;
     }
     for (size_t i = 0; i < vs->n; i++) {
         if (!shown(p, &vs->v[i])) continue;
-        pb_axes_set_label(&p->axes, pb_verdict_series(&vs->v[i])->key, label, sizeof label);
+        pb_verdict_label(&p->axes, &vs->v[i], label, sizeof label);
         int width = (int)strlen(label), metric = (int)strlen(pb_verdict_series(&vs->v[i])->metric);
         if (width > p->label_width) p->label_width = width;
         if (metric > p->metric_width) p->metric_width = metric;
@@ -53,13 +52,13 @@ static void print_row(printer *p, const pb_verdict *v)
 {
     char label[PB_LABEL_TEXT], word[32], why[PB_EXPLAIN_TEXT];
     pb_verdict_cells c;
-    pb_axes_set_label(&p->axes, pb_verdict_series(v)->key, label, sizeof label);
+    pb_verdict_label(&p->axes, v, label, sizeof label);
     pb_verdict_text(v, &c);
     snprintf(word, sizeof word, v->counts ? "%s" : "(%s)", c.name);
     fprintf(p->out, "%-*s  %-*s %13s %13s %9s", p->label_width, label, p->metric_width, pb_verdict_series(v)->metric,
             c.base, c.cand, c.change);
     print_detects(p, v);
-    fprintf(p->out, "  %-9s  %s%s%s\n", c.processes, word, *v->why ? ": " : "", v->why);
+    fprintf(p->out, "  %-9s  %s%s%s\n", c.processes, word, *c.why ? ": " : "", c.why);
     if (!p->c->explain) return;
     pb_verdict_explain(v, p->c->vs, why);
     fprintf(p->out, "    %s\n", why);
@@ -104,7 +103,7 @@ static double furthest(const pb_series *b, const pb_series *c)
     return fabs(c->min - b->median) > fabs(c->max - b->median) ? c->min : c->max;
 }
 
-/* Prints notes on counters that changed. Counts have no noise, so the code must have changed them. */
+/* Prints notes on counters that changed and are not exact: the lines COUNTER of metrics.def name them. */
 static void note_counters(const pb_verdicts *vs, FILE *out)
 {
     char was[PB_FIGURE_TEXT], is[PB_FIGURE_TEXT];
@@ -154,26 +153,49 @@ static void note_itself(const pb_verdicts *vs, FILE *out)
     }
 }
 
-/* Prints a note with the detectable changes, or that there are too few sessions for REGRESSED and IMPROVED. */
+/* Prints a note with the detectable changes, and what REGRESSED needs besides. */
 static void note_detects(const pb_verdicts *vs, FILE *out)
 {
     char least[PB_FIGURE_TEXT], most[PB_FIGURE_TEXT], sessions[48];
     if (!vs->figures) return;
     snprintf(sessions, sizeof sessions, vs->sessions_least == vs->sessions_most ? "%d" : "%d to %d", vs->sessions_least,
              vs->sessions_most);
-    fprintf(out, "note: against %s session%s ", sessions, vs->sessions_most == 1 ? "" : "s");
-    if (isfinite(vs->detects_least)) {
-        pb_worsening(least, vs->detects_least, " ");
-        pb_worsening(most, vs->detects_most, " ");
-        fprintf(out, "a row is REGRESSED if it is at least %s worse", least);
-        if (strcmp(least, most) != 0) fprintf(out, ", %s for the noisiest row", most);
-    } else {
-        fprintf(out, "a change is at most SUSPECT, for the worse or the better");
+    pb_worsening(least, vs->detects_least, " ");
+    pb_worsening(most, vs->detects_most, " ");
+    fprintf(out, "note: against %s session%s a row is beyond its bound if it is at least %s worse", sessions,
+            vs->sessions_most == 1 ? "" : "s", least);
+    if (strcmp(least, most) != 0) fprintf(out, ", %s for the noisiest row", most);
+    if (vs->sessions_least < PB_STORED_SESSIONS)
+        fprintf(out, ". It is then at most SUSPECT: REGRESSED and IMPROVED need %d sessions", PB_STORED_SESSIONS);
+    fprintf(out, "; `bench compare BASE CAND` with two executables can detect more\n");
+}
+
+/* Prints a note on the rows that are beyond their bound and not confirmed, with a command that decides. */
+static void note_unconfirmed(const pb_verdicts *vs, FILE *out)
+{
+    const pb_verdict *first = NULL;
+    int n = 0;
+    for (size_t i = 0; i < vs->n; i++) {
+        if (!vs->v[i].unconfirmed) continue;
+        if (!n++) first = &vs->v[i];
     }
-    if (vs->sessions_least < PB_MIN_SESSIONS)
-        fprintf(out, ": REGRESSED and IMPROVED need %d; `bench compare BASE CAND` with two executables can detect more",
-                PB_MIN_SESSIONS);
-    fprintf(out, "\n");
+    if (!n) return;
+    fprintf(out, "note: not confirmed: %d row%s beyond %s bound; `scripts/ci-compare main -- --suite %.*s", n,
+            n == 1 ? " is" : "s are", n == 1 ? "its" : "their", (int)pb_suite_length(first->cand->key),
+            first->cand->key);
+    if (!first->all_rows) fprintf(out, " --filter '%s'", first->cand->key);
+    fprintf(out, "` compares the two builds\n");
+}
+
+/* Prints a note if the base is from another host. */
+static void note_reference(const pb_verdicts *vs, FILE *out)
+{
+    const int n = vs->count[PB_VERDICT_REFERENCE];
+    if (n)
+        fprintf(out,
+                "note: the stored sessions are from another host, or from one that is not identified: %d row%s for "
+                "reference only, and cannot fail the comparison (--machine NAME names a host)\n",
+                n, n == 1 ? " is" : "s are");
 }
 
 static void note_processes(const char *which, int processes, FILE *out)
@@ -181,6 +203,20 @@ static void note_processes(const char *which, int processes, FILE *out)
     if (processes < PB_ENOUGH_PROCESSES)
         fprintf(out, "note: the %s has only %d process%s; a verdict needs %d\n", which, processes,
                 processes == 1 ? "" : "es", PB_ENOUGH_PROCESSES);
+}
+
+/* Prints a note if kept sessions were compared with. */
+static void note_kept(const pb_series_set *set, FILE *out)
+{
+    int most = 0;
+    for (size_t i = 0; i < set->n; i++) {
+        int n = 0;
+        for (int k = 0; k < set->s[i].sessions; k++) n += set->s[i].session[k].kept;
+        if (n > most) most = n;
+    }
+    if (most)
+        fprintf(out, "note: %d of the sessions %s kept from earlier runs on this host\n", most,
+                most == 1 ? "was" : "were");
 }
 
 /* Prints a note if throttled processes were left out of the values. */
@@ -200,19 +236,25 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
     int gated = 0;
     if (c->notes) {
         fputs(c->notes, out);
+        if (c->exact) fputs(c->exact, out);
         note_counters(vs, out);
         return;
     }
     for (int i = 0; i < PB_NVERDICTS; i++) gated += vs->count[i];
+    note_reference(vs, out);
     note_detects(vs, out);
+    note_unconfirmed(vs, out);
     note_itself(vs, out);
     note_processes("base", vs->base_processes, out);
     note_processes("candidate", vs->cand_processes, out);
+    note_kept(c->base, out);
     note_throttled("base", c->base, out);
     note_throttled("candidate", c->cand, out);
     pb_soft_differences(c->base_name, c->cand_name, out);
     if (c->mismatch) fprintf(out, "note: the sides may be from different machines (--allow-mismatch)\n");
-    if (!gated) fprintf(out, "note: no row gates: gates.csv has no gating line for a metric of these files\n");
+    if (c->exact) fputs(c->exact, out);
+    if (!gated && !c->counters)
+        fprintf(out, "note: no row gates: gates.csv has no gating line for a metric of these files\n");
     note_machine(vs, out);
     note_counters(vs, out);
     note_creep(vs, out);
@@ -234,10 +276,10 @@ static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
     pb_detects_text(vs, detects, sizeof detects);
     fprintf(out,
             "bench: regressed=%d improved=%d same=%d suspect=%d missing=%d incomparable=%d failed=%d new=%d "
-            "inconclusive=%d detects=%s exit=%d\n",
+            "inconclusive=%d reference=%d detects=%s exit=%d\n",
             n[PB_VERDICT_REGRESSED], n[PB_VERDICT_IMPROVED], n[PB_VERDICT_SAME], n[PB_VERDICT_SUSPECT],
             n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], n[PB_VERDICT_FAILED], n[PB_VERDICT_NEW],
-            n[PB_VERDICT_INCONCLUSIVE], detects, (int)e);
+            n[PB_VERDICT_INCONCLUSIVE], n[PB_VERDICT_REFERENCE], detects, (int)e);
 }
 
 static pb_status print_all(const pb_comparison *c, FILE *out)
@@ -258,6 +300,7 @@ static pb_status print_all(const pb_comparison *c, FILE *out)
 pb_status pb_compare_text(const pb_comparison *c, FILE *out)
 {
     if (c->base) PB_TRY(print_all(c, out));
+    else if (c->exact) fputs(c->exact, out);
     for (int i = 0; i < c->nmissing; i++)
         fprintf(out, "NO-BASELINE: %s does not exist; create it with `bench baseline save %s`\n", c->missing[i],
                 c->cand_name);

@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/metric.h"
-#include "bench/rows/renames.h"
-#include "bench/rows/read.h"
+#include "bench/rows/rows.h"
 #include "os/disk.h"
 #include "os/text.h"
 

@@ -2,8 +2,8 @@
  *
  * Columns: suite,metric,better,stored_limit,ceiling,gating
  *
- *   stored_limit  used against stored sessions (stored_rule.h). With 0.15, a change of more than a third of it (5 %) in
- *                 either direction is SUSPECT, and so is a row whose sessions scatter too much to detect 15 %
+ *   stored_limit  used against stored sessions (stored_rule.h): the largest change, in either direction, that can be
+ *                 called SAME. It is not a threshold of REGRESSED, which the noise sets
  *   ceiling       the metric of suite `ceiling` that limits this metric; may be empty. A comparison reports how much it
  *                 changed; no value is divided by it
  *   gating        yes: the metric can fail every comparison; no: it cannot; pairs: it can fail a comparison of two

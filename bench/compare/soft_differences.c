@@ -1,7 +1,7 @@
-/* soft_differences.c - reads run.json of two runs, and prints how their software, settings and environment differ. */
+/* soft_differences.c - reads run.json: how software, settings and environment of two runs differ, and whether the clocks
+ * were locked. */
 #include "bench/compare/soft_differences.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +11,7 @@
 
 enum { PATH = 4096 };
 
-/* The fingerprint in run.json of a run, which the caller decrefs. `results` is the run folder or its results.csv. NULL:
- * no run.json, or no fingerprint in it. */
-static json_t *fingerprint_of(const char *results)
+json_t *pb_run_fingerprint(const char *results)
 {
     char path[PATH];
     struct stat s;
@@ -69,8 +67,17 @@ static void print_part(const char *part, const json_t *base, const json_t *cand,
 
 void pb_soft_differences(const char *base, const char *cand, FILE *out)
 {
-    json_t *a = fingerprint_of(base), *b = fingerprint_of(cand);
+    json_t *a = pb_run_fingerprint(base), *b = pb_run_fingerprint(cand);
     if (a && b) print_part("soft", a, b, out), print_part("environment", a, b, out);
     json_decref(a);
     json_decref(b);
+}
+
+bool pb_run_locked_clocks(const char *run)
+{
+    json_t *f = pb_run_fingerprint(run);
+    const bool locked =
+        json_is_string(json_object_get(json_object_get(f, "soft"), "gpu_clocks_locked")); /* the clock */
+    json_decref(f);
+    return locked;
 }

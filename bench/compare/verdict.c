@@ -1,14 +1,17 @@
-/* verdict.c - merges two sorted sets of series, and gives every row its verdict. */
+/* verdict.c - merges two sorted sets of series into rows, and finds the rows that have no values to compare.
+ * verdict_decide.c gives the others their verdicts. */
 #include "bench/compare/verdict.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/compare/session_hosts.h"
 #include "bench/compare/stored_rule.h"
-#include "bench/rows/metric.h"
-#include "bench/stats/median.h"
+#include "bench/compare/verdict_impl.h"
+#include "bench/machine/machine.h"
+#include "bench/rows/rows.h"
+#include "bench/stats/stats.h"
 
 const char *const pb_verdict_names[PB_NVERDICTS] = {
 #define X(id, what) #id,
@@ -62,23 +65,16 @@ const pb_series *pb_ceiling_of(const pb_series_set *set, const char *key, const 
 
 /* ---- comparing values ---------------------------------------------------------------------------- */
 
-/* The arguments and working memory of one pb_judge(). */
+/* The arguments of one pb_judge(). */
 typedef struct judge {
     const pb_series_set *base, *cand;
     const pb_gates *gates;
     const pb_judge_opts *o;
     pb_verdicts *out;
-    double *x, *y;      /* room for the sessions of any series of the base, and of the candidate */
     bool stored;        /* the base is a baseline, which lacks metrics that baselines do not store */
+    const char *host;   /* of the candidate */
     const char *newest; /* run_id of the base's newest session of the current suite */
 } judge;
-
-/* x[i] = ln of session i's value, negated if higher is better: a larger x is worse. */
-static void logs_of(const pb_series *s, double *x)
-{
-    const bool lower = !strcmp(s->better, "lower");
-    for (int i = 0; i < s->sessions; i++) x[i] = lower ? log(s->session[i].value) : -log(s->session[i].value);
-}
 
 /* ln(candidate/base) of the ceiling that the gate names. NaN: the gate names no ceiling, or a side lacks it. */
 static double ceiling_moved(const judge *j, const pb_verdict *v)
@@ -89,16 +85,26 @@ static double ceiling_moved(const judge *j, const pb_verdict *v)
     return b && c && !strcmp(b->key, c->key) ? log(c->median / b->median) : (double)NAN;
 }
 
+/* c2 of stored_rule.h. What a session shares is the speed of its machine; a count of bytes does not share it. */
+static double shared_variance(const judge *j, const pb_series *c)
+{
+    const size_t n = strlen(c->unit);
+    const bool of_speed = !strcmp(c->unit, "s") || (n > 2 && !strcmp(c->unit + n - 2, "/s"));
+    const pb_host host = pb_host_parse(c->host);
+    const bool own = host.verified && !*host.name; /* no virtual machine: host_identity.h */
+    const double sd = of_speed && !own && !j->o->locked_clocks ? PB_STORED_SHARED_VM : PB_STORED_SHARED_OWN;
+    return sd * sd;
+}
+
+/* Marks the row as one whose values are compared, which pb_verdicts_decide() does. */
 static void compare_values(const judge *j, pb_verdict *v)
 {
     v->ratio = v->worse = 1;
     if (v->base->median == 0) return; /* both sides are zero: mismatch() rejects a zero on one side only */
-    logs_of(v->base, j->x);
-    logs_of(v->cand, j->y);
-    pb_stored_weigh(j->x, v->base->sessions, pb_median(j->y, v->cand->sessions), &v->evidence);
+    v->evidence.sessions = pb_sessions_used(v->base, j->host, v->reference, NULL);
+    v->evidence.again = (double)NAN;
+    v->evidence.noise.shared = shared_variance(j, v->cand);
     v->evidence.ceiling_moved = ceiling_moved(j, v);
-    v->worse = exp(v->evidence.change);
-    v->ratio = !strcmp(v->cand->better, "lower") ? v->worse : exp(-v->evidence.change);
 }
 
 /* The reason why the values have no logarithms: a negative value, or zeros next to positive values. NULL: all values
@@ -198,7 +204,7 @@ static void judge_both(const judge *j, pb_verdict *v)
 
 /* ---- the merge --------------------------------------------------------------------------------- */
 
-static pb_status append(pb_verdicts *out, pb_verdict v)
+pb_status pb_verdicts_append(pb_verdicts *out, pb_verdict v)
 {
     if (out->n == out->capacity) {
         size_t capacity = out->capacity ? out->capacity * 2 : 256;
@@ -223,10 +229,11 @@ static pb_status judge_row(const judge *j, const pb_series *s, const pb_series *
     v.id = PB_VERDICT_INFO;
     v.ratio = v.worse = (double)NAN;
     v.machine = !v.gate->gating && pb_key_of(s->key, "ceiling") && pb_gates_name(j->gates, s->metric);
+    v.reference = b && pb_sessions_foreign(b, j->host);
     bool say = true;
     if (b && c) judge_both(j, &v);
     else say = b ? judge_base(j, &v) : judge_cand(j, &v);
-    return say ? append(j->out, v) : PB_OK;
+    return say ? pb_verdicts_append(j->out, v) : PB_OK;
 }
 
 /* Walks both sorted sets in step, and judges every key and metric that either of them has. */
@@ -248,14 +255,6 @@ static pb_status judge_rows(judge *j, const char *suite)
     return PB_OK;
 }
 
-static size_t most_sessions(const pb_series_set *set)
-{
-    int most = 1;
-    for (size_t i = 0; i < set->n; i++)
-        if (set->s[i].sessions > most) most = set->s[i].sessions;
-    return (size_t)most;
-}
-
 pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const pb_gates *gates, const char *suite,
                    const pb_judge_opts *o, pb_verdicts *out)
 {
@@ -264,120 +263,17 @@ pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const p
                .gates = gates,
                .o = o,
                .out = out,
-               .x = malloc(most_sessions(base) * sizeof *j.x),
-               .y = malloc(most_sessions(cand) * sizeof *j.y),
                .stored = base->n && base->s->sessions && pb_stored(base->s->session->run_id),
+               .host = cand->n ? cand->s->host : "",
                .newest = ""};
-    pb_status s = j.x && j.y ? judge_rows(&j, suite) : pb_fail(PB_ENOMEM, "compare: out of memory");
-    free(j.x);
-    free(j.y);
-    return s;
-}
-
-/* ---- deciding the verdicts ----------------------------------------------------------------------- */
-
-/* Updates the minima and maxima in *vs (processes, sessions, detectable changes) with a row that counts. */
-static void least_and_most(pb_verdicts *vs, const pb_verdict *v)
-{
-    const pb_evidence *e = &v->evidence;
-    if (v->base->processes < vs->base_processes) vs->base_processes = v->base->processes;
-    if (v->cand->processes < vs->cand_processes) vs->cand_processes = v->cand->processes;
-    if (!e->sessions) return;
-    if (!vs->figures++) {
-        vs->sessions_least = vs->sessions_most = e->sessions;
-        vs->detects_least = vs->detects_most = e->detects;
-    }
-    if (e->sessions < vs->sessions_least) vs->sessions_least = e->sessions;
-    if (e->sessions > vs->sessions_most) vs->sessions_most = e->sessions;
-    vs->detects_least = fmin(vs->detects_least, e->detects);
-    vs->detects_most = fmax(vs->detects_most, e->detects);
-}
-
-/* Makes a change SUSPECT if a too short warm-up may have caused it: without the slower side's trend, the change would
- * be less than what the rule detects. */
-static void suspect_warmup(pb_verdict *v)
-{
-    const pb_evidence *e = &v->evidence;
-    if (v->id != PB_VERDICT_REGRESSED && v->id != PB_VERDICT_IMPROVED && v->id != PB_VERDICT_SUSPECT) return;
-    const double made = log1p(e->change > 0 ? v->cand->trend : v->base->trend);
-    const double beyond = isfinite(e->detects) ? e->detects : pb_stored_notable(v->gate->stored_limit);
-    if (!(made > 0) || fabs(e->change) - made >= beyond) return;
-    v->id = PB_VERDICT_SUSPECT;
-    v->why = "a warm-up that was too short may have caused the change";
-}
-
-/* Makes a row INCONCLUSIVE if a side has too few processes, or only throttled ones. */
-static void need_evidence(pb_verdict *v)
-{
-    const bool of_base = v->base->processes < PB_ENOUGH_PROCESSES, of_cand = v->cand->processes < PB_ENOUGH_PROCESSES;
-    if (of_base || of_cand) {
-        v->id = PB_VERDICT_INCONCLUSIVE;
-        v->why = of_cand ? "too few processes of the candidate" : "too few processes of the base";
-    }
-    if (pb_series_throttled(v->base) || pb_series_throttled(v->cand)) {
-        v->id = PB_VERDICT_INCONCLUSIVE;
-        v->why = pb_series_throttled(v->cand) ? v->cand->note : v->base->note;
-    }
-}
-
-static void decide(pb_verdicts *vs, pb_verdict *v)
-{
-    pb_evidence *e = &v->evidence;
-    if (e->sessions) {
-        e->detects = pb_stored_detects(e, v->gate->gating ? vs->family : 1);
-        v->id = pb_stored_verdict(e, v->gate->stored_limit);
-        suspect_warmup(v);
-        need_evidence(v);
-    }
-    if (v->machine && e->sessions && v->id != PB_VERDICT_SAME) {
-        v->id = PB_VERDICT_INFO;
-        v->why = "a ceiling measures the machine, not the code";
-    }
-    v->counts =
-        v->id == PB_VERDICT_FAILED || v->id == PB_VERDICT_INCOMPARABLE || (v->gate->gating && v->id != PB_VERDICT_INFO);
-    if (v->counts) vs->count[v->id]++;
-    if (v->counts && v->base && v->cand && !isnan(v->worse)) least_and_most(vs, v);
-}
-
-/* Adjusts the p-values of the gating rows by Holm, once for each direction: a row that changed in the other direction
- * enters with p = 1. p and adjusted have room for every row. */
-static pb_status adjust(pb_verdicts *vs, double *p, double *adjusted)
-{
-    for (int sign = 1; sign >= -1; sign -= 2) {
-        size_t n = 0;
-        for (size_t i = 0; i < vs->n; i++)
-            if (vs->v[i].gate->gating && vs->v[i].evidence.sessions)
-                p[n++] = sign * vs->v[i].evidence.change > 0 ? vs->v[i].evidence.p : 1;
-        PB_TRY(pb_holm(p, n, (size_t)vs->family, adjusted));
-        n = 0;
-        for (size_t i = 0; i < vs->n; i++) {
-            pb_evidence *e = &vs->v[i].evidence;
-            if (!vs->v[i].gate->gating || !e->sessions) continue;
-            if (sign * e->change > 0) e->p_adjusted = adjusted[n];
-            n++;
-        }
-    }
-    return PB_OK;
-}
-
-/* True for every gating row, whatever its verdict (INFO excepted). The family of Holm's adjustment must not depend on
- * the values. */
-static bool of_family(const pb_verdict *v) { return v->gate->gating && v->id != PB_VERDICT_INFO; }
-
-pb_status pb_verdicts_decide(pb_verdicts *vs)
-{
-    double *p = malloc((vs->n + 1) * sizeof *p), *adjusted = malloc((vs->n + 1) * sizeof *adjusted);
-    vs->base_processes = vs->cand_processes = INT_MAX;
-    for (size_t i = 0; i < vs->n; i++) vs->family += of_family(&vs->v[i]);
-    pb_status s = p && adjusted ? adjust(vs, p, adjusted) : pb_fail(PB_ENOMEM, "compare: out of memory");
-    for (size_t i = 0; i < vs->n && s == PB_OK; i++) decide(vs, &vs->v[i]);
-    free(p);
-    free(adjusted);
-    return s;
+    out->cand = cand;
+    out->confirmed = o->confirmed;
+    return judge_rows(&j, suite);
 }
 
 void pb_verdicts_free(pb_verdicts *v)
 {
+    pb_all_rows_free(v->all_rows);
     free(v->v);
     *v = (pb_verdicts){0};
 }

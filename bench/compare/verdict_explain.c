@@ -4,6 +4,7 @@
 
 #include "bench/compare/compare_render.h"
 #include "bench/compare/stored_rule.h"
+#include "bench/stats/stats.h"
 
 const char *pb_session_name(const pb_session *s)
 {
@@ -12,7 +13,7 @@ const char *pb_session_name(const pb_session *s)
 
 bool pb_verdict_creeps(const pb_verdict *v)
 {
-    return v->counts && v->evidence.sessions > 1 && v->id != PB_VERDICT_REGRESSED &&
+    return v->counts && !v->reference && v->evidence.sessions > 1 && v->id != PB_VERDICT_REGRESSED &&
            v->evidence.since_oldest > log1p(v->gate->stored_limit) + 1e-9;
 }
 
@@ -32,51 +33,86 @@ static void say_ceiling(const pb_verdict *v, FILE *f)
     if (isfinite(moved)) fprintf(f, "; its ceiling %s changed by %+.2f %%", v->gate->ceiling, moved);
 }
 
-/* Prints the limit that the change was compared with. */
+static double percent(double change) { return pb_percent(exp(change), 0.01); }
+
+/* Prints the spread of a session and where it comes from: what the row's sessions show, and the prior. The prior is made
+ * from processes (w) and placebo pairs (p), and from what a session shares or from the sessions of the group. */
+static void say_noise(const pb_verdict *v, FILE *f)
+{
+    const pb_evidence *e = &v->evidence;
+    const bool of_group = e->sessions - e->hosts >= 2 && !v->all_rows;
+    fprintf(f, "; sd of a session %.3g %% (", 100 * e->sd);
+    if (e->sessions > e->hosts) fprintf(f, "shown %.3g %%, ", 100 * e->spread);
+    fprintf(f, "prior %.3g %%: w %.3g %%", 100 * e->prior, 100 * sqrt(e->noise.processes));
+    if (e->noise.placebos > 0) fprintf(f, ", p %.3g %%", 100 * sqrt(e->noise.placebos));
+    fprintf(f, of_group ? ", sessions of the group %.3g %%)" : ", shared %.3g %%)",
+            100 * sqrt(of_group ? e->noise.sessions : e->noise.shared));
+    if (e->pool) fprintf(f, ", between %d host%s %.3g %%", e->hosts, e->hosts == 1 ? "" : "s", 100 * e->between);
+}
+
+/* Prints the test of the change. */
 static void say_rule(const pb_verdict *v, const pb_verdicts *vs, FILE *f)
 {
     const pb_evidence *e = &v->evidence;
     char detects[PB_FIGURE_TEXT];
     pb_worsening(detects, e->detects, " ");
-    if (e->sessions < PB_MIN_SESSIONS) {
-        fprintf(f, "; fewer than %d sessions cannot show the noise, so a change is at most SUSPECT", PB_MIN_SESSIONS);
-        return;
-    }
-    fprintf(f, "; sd %.3g %%, p=%.2g", 100 * e->sd, e->p);
+    say_noise(v, f);
+    fprintf(f, "; se %.3g %%, nu %g, p=%.2g", 100 * e->se, e->nu, e->p);
+    if (v->reference) return;
     if (v->gate->gating) fprintf(f, ", %.2g after Holm over %d gating rows", e->p_adjusted, vs->family);
     else fprintf(f, ", not gating");
     fprintf(f, " (alpha %g); detectable change %s", PB_STORED_ALPHA, detects);
 }
 
+static void say_reference(const pb_verdict *v, FILE *f)
+{
+    pb_verdict_cells cells;
+    pb_verdict_text(v, &cells);
+    fprintf(f, "; %s; the sessions are not known to be from this host", cells.interval);
+}
+
 static void say_suspect(const pb_verdict *v, FILE *f)
 {
     const pb_evidence *e = &v->evidence;
-    const double limit = 100 * v->gate->stored_limit;
-    const bool many = e->sessions >= PB_MIN_SESSIONS;
-    if (many && e->p <= PB_STORED_ALPHA)
+    if (*v->why && !v->unconfirmed) fprintf(f, "; %s", v->why);
+    else if (v->unconfirmed && isnan(e->again)) fprintf(f, "; significant, but not confirmed by measuring it again");
+    else if (v->unconfirmed)
+        fprintf(f, "; significant, but not confirmed: measured again, it is %+.2f %%, p=%.2g (alpha %g)",
+                percent(e->again), e->p_again, PB_STORED_ALPHA_AGAIN);
+    else if (v->gate->gating && e->p_adjusted <= PB_STORED_ALPHA && e->pool)
+        fprintf(f, "; significant, but REGRESSED and IMPROVED need %d sessions of %d hosts", PB_STORED_SESSIONS,
+                PB_STORED_HOSTS);
+    else if (v->gate->gating && e->p_adjusted <= PB_STORED_ALPHA)
+        fprintf(f, "; significant, but REGRESSED and IMPROVED need %d sessions", PB_STORED_SESSIONS);
+    else if (v->gate->gating)
         fprintf(f, "; significant by itself, but not after the adjustment for the number of rows");
-    else if (many && e->detects > log1p(v->gate->stored_limit))
-        fprintf(f, "; the sessions are too noisy to detect a change of stored_limit (%.3g %%)", limit);
-    else fprintf(f, "; more than a third of stored_limit (%.3g %%)%s", limit / 3, many ? ", but not significant" : "");
-    fprintf(f, ": compare the two executables, or %s",
-            many ? "reduce the noise of the machine (bench doctor)" : "store more sessions");
+    else fprintf(f, "; significant");
+    fprintf(f, ": compare the two executables");
 }
 
-static void say_same(const pb_verdict *v, FILE *f)
+static void say_inconclusive(const pb_verdict *v, FILE *f)
 {
-    if (v->evidence.sessions >= PB_MIN_SESSIONS)
-        fprintf(f, "; no significant change of %g %% or more", 100 * PB_STORED_MIN_EFFECT);
-    fprintf(f, "; not more than a third of stored_limit (%.3g %%)", 100 * v->gate->stored_limit / 3);
+    const pb_evidence *e = &v->evidence;
+    char most[PB_FIGURE_TEXT];
+    pb_worsening(most, fabs(e->change) + pb_t_quantile(PB_STORED_ALPHA_SAME, e->nu) * e->se, " ");
+    if (*v->why) fprintf(f, "; %s", v->why);
+    else
+        fprintf(f, "; not significant, and not shown to be within stored_limit (%.3g %%): the change may be %s",
+                100 * v->gate->stored_limit, most);
 }
 
 static void say_why(const pb_verdict *v, FILE *f)
 {
     switch (v->id) {
-    case PB_VERDICT_REGRESSED: fprintf(f, "; significant, and at least %g %%", 100 * PB_STORED_MIN_EFFECT); break;
+    case PB_VERDICT_REGRESSED:
+        fprintf(f, "; significant; measured again, it is %+.2f %%, p=%.2g (alpha %g)", percent(v->evidence.again),
+                v->evidence.p_again, PB_STORED_ALPHA_AGAIN);
+        break;
     case PB_VERDICT_IMPROVED: fprintf(f, "; significantly better: update the baseline"); break;
-    case PB_VERDICT_SAME: say_same(v, f); break;
+    case PB_VERDICT_SAME: fprintf(f, "; within stored_limit (%.3g %%)", 100 * v->gate->stored_limit); break;
     case PB_VERDICT_SUSPECT: say_suspect(v, f); break;
-    case PB_VERDICT_INCONCLUSIVE: fprintf(f, "; %s", v->why); break;
+    case PB_VERDICT_INCONCLUSIVE: say_inconclusive(v, f); break;
+    case PB_VERDICT_REFERENCE: say_reference(v, f); break;
     default: break;
     }
 }
@@ -88,7 +124,7 @@ static void say_figures(const pb_verdict *v, const pb_verdicts *vs, FILE *f)
     if (v->ratio >= 10 || v->ratio <= 0.1) fprintf(f, "x %.3g", v->ratio);
     else fprintf(f, "%+.2f %%", pb_percent(v->ratio, 0.01));
     if (e->sessions == 1) fprintf(f, " against session %s", pb_session_name(v->base->session));
-    else fprintf(f, " against the %s of %d sessions", e->sessions < PB_MIN_SESSIONS ? "median" : "mean", e->sessions);
+    else fprintf(f, " against the mean of %d sessions", e->sessions);
     say_rule(v, vs, f);
     say_why(v, f);
     say_ceiling(v, f);
@@ -109,7 +145,7 @@ void pb_verdict_explain(const pb_verdict *v, const pb_verdicts *vs, char out[PB_
     if (!f) return;
     fprintf(f, "%s: ", pb_verdict_names[v->id]);
     if (v->evidence.sessions) say_figures(v, vs, f);
-    else if (v->base && v->cand && v->id == PB_VERDICT_SAME) fprintf(f, "the value is zero on both sides");
+    else if (v->base && v->cand && v->id == PB_VERDICT_SAME && !*v->why) fprintf(f, "the value is zero on both sides");
     else fprintf(f, "%s%s%s", what[v->id], *v->why ? ": " : "", v->why);
     if (v->machine && v->evidence.sessions && *v->why) fprintf(f, "; %s", v->why);
     fclose(f);

@@ -54,8 +54,9 @@ static bool time_of(const pb_emitter *emitter, const pb_case *c, bool both, doub
     return true;
 }
 
-/* Computes one point of a crossover: sparse over dense time at a length. With `both`, only the forward case yields one,
- * so that no sum is counted twice. */
+/* Computes one point of a crossover: the ratio of sparse to dense time at one length. `both`: the ratio of the sums of
+ * forward and backward time; only a forward case gives such a point, so that each sum counts once. Returns false if the
+ * case has no point. */
 static bool point_of(const pb_emitter *emitter, const char *key, bool both, pb_family_point *out)
 {
     pb_case c, dense;
@@ -87,7 +88,8 @@ pb_status pb_attn_crossovers(pb_emitter *emitter)
     while (pb_emitted_key(emitter, keys)) keys++;
     pb_family_point *all = calloc(2 * (size_t)keys + 1, sizeof *all);
     if (!all) return pb_fail(PB_ENOMEM, "no memory for %d lengths", keys);
-    for (int i = 0; i < keys; i++) { /* ends before the first row is emitted, which adds keys */
+    /* collects all points before a row is emitted, because each emitted row adds a key */
+    for (int i = 0; i < keys; i++) {
         n += point_of(emitter, pb_emitted_key(emitter, i), false, &all[n]);
         n += point_of(emitter, pb_emitted_key(emitter, i), true, &all[n]);
     }

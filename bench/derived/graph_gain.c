@@ -1,4 +1,5 @@
-/* graph_gain.c - computes break_even and crossover from measured rows. */
+/* graph_gain.c - computes from measured rows after how many calls a graph's recording is paid for (break_even), and
+ * from how many tokens per step a graph no longer gains (crossover). */
 #include "bench/derived/graph_gain.h"
 
 #include <math.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- from how many tokens on a graph no longer pays ------------------------------------------------- */
+/* ---- finding the number of tokens from which a graph no longer pays --------------------------------- */
 
 static int by_tokens(const void *a, const void *b)
 {
@@ -64,7 +65,7 @@ pb_status pb_crossover_families(pb_emitter *emitter, const pb_family_point *all,
     return s;
 }
 
-/* ---- which cases are compared ------------------------------------------------------------------------ */
+/* ---- finding the eager case to compare with, and the family of a case -------------------------------- */
 
 bool pb_graph_twin(const pb_case *c, pb_case *eager)
 {
@@ -90,14 +91,15 @@ pb_status pb_graph_family(const pb_case *c, pb_case *out)
     return PB_OK;
 }
 
-/* ---- emitting rows ------------------------------------------------------------------------------------ */
+/* ---- emitting break_even and crossover ---------------------------------------------------------------- */
 
 typedef struct gain {
     pb_case c; /* the case with mode=graph */
     double tokens, eager, graph;
 } gain;
 
-/* False: the key is not a mode=graph case of the suite, or a time of it or of its eager case is missing. */
+/* Fills *out with the times of a mode=graph case and of its eager case. False: the key is not a mode=graph case of the
+ * suite, or one of the two times is missing. */
 static bool gain_of(const pb_emitter *emitter, const char *key, const char *suite, const char *metric, gain *out)
 {
     long batch, seq;
@@ -157,7 +159,8 @@ pb_status pb_graph_gain_conclude(pb_emitter *emitter, const char *suite, const c
     while (pb_emitted_key(emitter, keys)) keys++;
     if (keys) g = calloc((size_t)keys, sizeof *g);
     if (keys && !g) return pb_fail(PB_ENOMEM, "no memory for the graphs' gains");
-    for (int i = 0; i < keys; i++) { /* ends before the first row is emitted, which adds keys */
+    /* collects all gains before a row is emitted, because each emitted row adds a key */
+    for (int i = 0; i < keys; i++) {
         const char *key = pb_emitted_key(emitter, i);
         bool seen = false;
         for (int k = 0; k < n && !seen; k++) seen = strcmp(g[k].c.key, key) == 0;

@@ -2,7 +2,7 @@
  * graph is regained (break_even), and from how many tokens per step a graph no longer gains enough (crossover). */
 #ifndef PB_GRAPH_GAIN_H
 #define PB_GRAPH_GAIN_H
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 #include "kernels/engine/op.h"
 
 /* A graph pays if eager time / graph time is at least this. */

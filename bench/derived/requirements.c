@@ -1,4 +1,5 @@
-/* requirements.c - the table of requirements; judges measured cases and ratios of two of them. */
+/* requirements.c - judges the requirements of requirements.def on measured cases and on ratios of two cases, and emits
+ * their rows. */
 #include "bench/derived/requirements.h"
 
 #include <math.h>
@@ -32,7 +33,7 @@ const pb_requirement pb_requirements[] = {
 #undef REQUIREMENT_ON_CASES
 #undef CASE
 
-/* NULL: requirements.def has no such requirement. */
+/* Finds a requirement by its id; NULL: requirements.def has no such requirement. */
 static const pb_requirement *find(const char *id)
 {
     for (const pb_requirement *r = pb_requirements; r->id; r++)
@@ -68,7 +69,8 @@ pb_status pb_requirement_emit(pb_emitter *emitter, const char *id, const pb_axis
 
 /* ---- requirements on measured cases ------------------------------------------------------------------- */
 
-/* True if case `c` is one that the requirement is about: same suite and name, and every axis that `of` names. */
+/* True if the measured case `c` has the suite, the name and the axes of `of`, a case of the requirement. `c` may have
+ * more axes. */
 static bool is_of(const pb_case *c, const pb_case *of)
 {
     if (strcmp(c->suite, of->suite) != 0 || strcmp(c->name, of->name) != 0) return false;
@@ -79,8 +81,8 @@ static bool is_of(const pb_case *c, const pb_case *of)
     return true;
 }
 
-/* Finds the best value among the matching cases, which may differ in axes that `of` does not name. False: none
- * exists. */
+/* Finds the best value among the measured cases that match `of`; they may differ in axes that `of` does not name.
+ * False: no case matches. */
 static bool find_best(const pb_emitter *emitter, const pb_requirement *r, const pb_case *of, pb_case *out,
                       double *figure)
 {
@@ -134,7 +136,7 @@ static bool rate(const pb_emitter *emitter, const pb_case *like, const char *mod
     return pb_emitted_value(emitter, c.key, "tokens_per_second", out);
 }
 
-/* True if the ratios are computed from this case: backward phase, graph, fused clip, batch 4. */
+/* True if F-GRAPH-BWD-003a and 003b are computed from this case: suite backward, mode=graph, clip=fused, batch=4. */
 static bool judged_by(const char *key, const char *tuning, pb_case *c)
 {
     return pb_case_parse(key, c) == PB_OK && strcmp(c->suite, "backward") == 0 && pb_case_is(c, "tuning", tuning) &&
@@ -170,8 +172,9 @@ static pb_status no_ratios(pb_emitter *emitter, const char *tuning)
     return PB_OK;
 }
 
-/* Emits the ratios for every such case with seq 512. If none was measured, it uses the first case of another length,
- * whose row is unsupported but shows the value, or emits unsupported rows without a value. */
+/* Emits F-GRAPH-BWD-003a and 003b, the ratios of a tuning, for each of its cases with seq 512. If none was measured, it
+ * uses the first case of another length, whose row is unsupported but shows the value, or emits unsupported rows
+ * without a value. */
 static pb_status ratios_of(pb_ctx *ctx, pb_emitter *emitter, const char *tuning)
 {
     pb_case c, other;

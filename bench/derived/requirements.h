@@ -2,13 +2,14 @@
  * "requirement", the id as the case's name, metric `requirement`, status pass, fail or unsupported. */
 #ifndef PB_REQUIREMENTS_H
 #define PB_REQUIREMENTS_H
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 #include "kernels/engine/op.h"
 
 typedef enum pb_best { PB_BEST_lowest, PB_BEST_highest } pb_best;
 typedef enum pb_machine_kind { PB_MACHINE_any_gpu, PB_MACHINE_h200, PB_MACHINES } pb_machine_kind;
 
-/* key: the suite, name and axes that a measured case must have; words: the case in words. */
+/* A case that a requirement judges. key: the suite, name and axes that a measured case must have; words: the same in
+ * English. */
 typedef struct pb_judged_case {
     const char *key, *words;
 } pb_judged_case;

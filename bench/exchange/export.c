@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/text/markup.h"
+#include "bench/text/text.h"
 #include "cli/hint.h"
 
 enum order { BY_METRIC, BY_PROCESS };
@@ -26,7 +26,7 @@ static const struct {
 #undef FORMAT
 };
 
-/* ---- what formats share ------------------------------------------------------------------------- */
+/* ---- units, values and omitted rows, shared by all formats -------------------------------------- */
 
 void pb_export_leave_out(pb_export_page *p, const char *why)
 {
@@ -64,7 +64,7 @@ bool pb_export_time(const char *run_id, struct tm *utc)
     return true;
 }
 
-/* ---- rows in order ------------------------------------------------------------------------------ */
+/* ---- the two orders of rows --------------------------------------------------------------------- */
 
 int pb_process_order(const pb_row *x, const pb_row *y)
 {
@@ -160,7 +160,8 @@ pb_status pb_export(const char *run, const pb_export_opts *o, FILE *out, FILE *n
     PB_TRY(find(o->to, &format));
     if (!run) PB_TRY(pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest));
     PB_TRY(pb_table_read(run ? run : newest, &t));
-    FILE *draft = open_memstream(&text, &n); /* on failure nothing is written to `out` */
+    /* collects the page in memory, so that nothing is written to `out` on failure */
+    FILE *draft = open_memstream(&text, &n);
     pb_status s = draft ? write_page(&t, format, o, draft, notes) : pb_fail(PB_ENOMEM, "export: out of memory");
     if (draft && fclose(draft) != 0 && s == PB_OK) s = pb_fail(PB_ENOMEM, "export: out of memory");
     if (s == PB_OK && fwrite(text, 1, n, out) != n) s = pb_fail(PB_EIO, "export: the output could not be written");

@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "bench/rows/series.h"
+#include "bench/rows/rows.h"
 
 typedef struct pb_export_format {
     const char *name, *what; /* a NULL name ends the table */
@@ -70,9 +70,9 @@ bool pb_row_ok(const pb_row *r);
 /* Convert a value and its unit: seconds to nanoseconds, other units unchanged. */
 double pb_export_value(double value, const char *unit);
 const char *pb_export_unit(const char *unit);
-/* The index after the last row of those that follow row `from` with the same key. */
+/* Returns the index after the last of the consecutive rows that begin with row `from` and have its key. */
 size_t pb_export_key_end(const pb_export_page *p, size_t from);
-/* The order of rows of one key and metric: by run, then by process. < 0, 0 or > 0 as strcmp(). */
+/* Compares two rows of one key and metric like strcmp(): by run, then by process. */
 int pb_process_order(const pb_row *x, const pb_row *y);
 /* Reads the time at which the run began from its run_id (20260131T120000Z...). False: it does not begin with a time. */
 bool pb_export_time(const char *run_id, struct tm *utc);

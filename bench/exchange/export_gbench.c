@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "bench/exchange/export.h"
-#include "bench/stats/median.h"
+#include "bench/stats/stats.h"
 
 /* A family of google-benchmark: one key and metric. */
 typedef struct family {
     pb_export_page *p;
     size_t from, to;        /* rows of the key: [from, to) */
     size_t first, last;     /* rows of the metric: [first, last) */
-    int index, repetitions; /* index in the file; number of rows that have a time */
+    int index, repetitions; /* index: of this family in the file; repetitions: number of rows that have a time */
     char name[PB_KEY_TEXT + PB_AXIS_TEXT];
     json_t *all;
 } family;
@@ -20,7 +20,8 @@ typedef struct family {
 enum { MEAN, MEDIAN, STDDEV, CV, NAGGREGATES };
 static const char *const aggregate_names[NAGGREGATES] = {"mean", "median", "stddev", "cv"};
 
-/* Mean, median, standard deviation or coefficient of variation of n >= 2 values. MEDIAN sorts v. */
+/* Returns the mean, median, standard deviation or coefficient of variation of n >= 2 values, as `which` says. The
+ * median sorts v. */
 static double aggregate(int which, double *v, int n)
 {
     double sum = 0, squares = 0;
@@ -56,7 +57,7 @@ static void set_times(json_t *e, double value)
     json_object_set_new(e, "time_unit", json_string("ns"));
 }
 
-/* The index after the last of the key's rows with the metric of row `from`. */
+/* Returns the index after the last of the key's consecutive rows that begin with row `from` and have its metric. */
 static size_t metric_end(const family *f, size_t from)
 {
     size_t to = from + 1;

@@ -22,7 +22,7 @@ static bool usable(pb_export_page *p, const pb_series *s)
     return false;
 }
 
-/* ---- github-action-benchmark ---------------------------------------------------------------------- */
+/* ---- github-action-benchmark's JSON --------------------------------------------------------------- */
 
 static json_t *gab_entry(const pb_series *s)
 {
@@ -56,7 +56,7 @@ pb_status pb_export_gab(pb_export_page *p)
     return dump(root, p->out);
 }
 
-/* ---- Bencher -------------------------------------------------------------------------------------- */
+/* ---- Bencher's JSON ------------------------------------------------------------------------------- */
 
 /* Converts a metric's name to a slug of Bencher: backward_time becomes backward-time. */
 static void slug(const char *metric, char out[PB_AXIS_TEXT])

@@ -6,7 +6,8 @@
 
 #include "bench/exchange/export.h"
 
-/* The index after the last row of those that follow row `from` with the same key, run and process. */
+/* Returns the index after the last of the consecutive rows that begin with row `from` and have its key, run and
+ * process. */
 static size_t process_end(const pb_export_page *p, size_t from)
 {
     const pb_row *a = p->row[from];
@@ -17,7 +18,7 @@ static size_t process_end(const pb_export_page *p, size_t from)
     return to;
 }
 
-/* ---- Go ------------------------------------------------------------------------------------------- */
+/* ---- Go's benchmark text -------------------------------------------------------------------------- */
 
 /* Prints the metric as a unit for benchstat, such as backward_time-ns. benchstat scales the suffixes -ns and -B; the
  * units "1" and "1/s" are omitted. */
@@ -93,7 +94,7 @@ pb_status pb_export_benchfmt(pb_export_page *p)
     return PB_OK;
 }
 
-/* ---- MLPerf --------------------------------------------------------------------------------------- */
+/* ---- MLPerf's log --------------------------------------------------------------------------------- */
 
 /* Prints one event. Takes ownership of value and metadata. */
 static pb_status ml_event(const pb_export_page *p, const pb_row *r, const char *key, json_t *value, json_t *metadata)

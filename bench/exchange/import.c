@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/metric.h"
 #include "bench/rows/rows.h"
-#include "bench/rows/write_csv.h"
 #include "cli/hint.h"
 #include "os/disk.h"
 #include "os/text.h"
@@ -29,7 +27,7 @@ static pb_status (*const readers[])(pb_import *im, const char *bytes, size_t n) 
 #undef IMPORT
 };
 
-/* The name of a tool as the user types it: nccl_tests becomes nccl-tests. */
+/* Writes a tool's name as the user types it: nccl_tests becomes nccl-tests. */
 static void typed(const char *name, char out[PB_AXIS_TEXT])
 {
     snprintf(out, PB_AXIS_TEXT, "%s", name);
@@ -198,7 +196,7 @@ pb_status pb_import_outcome(pb_import *im, size_t line, const pb_case *c, const 
                (pb_import_row){.metric = metric, .status = status, .machine = machine, .value = (double)NAN}, note);
 }
 
-/* ---- process indices ------------------------------------------------------------------------------ */
+/* ---- giving rows their process indices ------------------------------------------------------------ */
 
 static int by_identity(const void *a, const void *b)
 {

@@ -19,7 +19,6 @@
 #include <stdio.h>
 
 #include "bench/rows/rows.h"
-#include "bench/rows/strings.h"
 
 typedef struct pb_import_row {
     const char *key, *metric, *note, *machine; /* machine "": the file names no device */

@@ -10,7 +10,8 @@ enum { MAX_TOKENS = 40, TOKEN = 64, LINE = 1024 };
 enum { OUT_OF_PLACE, IN_PLACE, NPLACES };
 static const char *const places[NPLACES] = {"out", "in"};
 
-/* One result as text: message size, type, operation and root, and the values measured out of place and in place. */
+/* One result as text: message size, type, operation and root, and for each of the two places (out of place, in place)
+ * what was measured. */
 typedef struct result {
     const char *size, *type, *redop, *root;
     struct {
@@ -25,8 +26,8 @@ typedef struct report {
     long long iterations;
 } report;
 
-/* The collective's name from the path of the program, or of the file if it names no program: "/opt/all_reduce_perf"
- * becomes "all_reduce". */
+/* Writes the collective's name, taken from the path of the program or, if the output names no program, of the file:
+ * "/opt/all_reduce_perf" becomes "all_reduce". */
 static pb_status collective_of(const report *r, size_t line, const char *program, char *out)
 {
     const char *slash = strrchr(program, '/'), *name = slash ? slash + 1 : program;
@@ -64,16 +65,17 @@ static pb_status add_place(const report *r, size_t line, const result *x, int pl
     return pb_import_figure(r->im, line, &c, r->machine, "bus_rate", 1e9, x->at[place].busbw, 0, note);
 }
 
-/* ---- text output ----------------------------------------------------------------------------------- */
+/* ---- reading the text output of nccl-tests --------------------------------------------------------- */
 
 typedef struct table {
     report r;
     size_t line;
     char *token[MAX_TOKENS]; /* words of the current line */
-    int ntokens, ncolumns;   /* words of the line; columns of the header, 0: no header yet */
-    int size, type, redop, root, place[NPLACES], nplaces; /* columns; place[i]: the time, out of place, then in place */
-    int algbw, busbw, wrong;                              /* column offsets from a place's time */
-    bool cut, stamped; /* a table began and has not ended; the last column is a timestamp of two words */
+    int ntokens, ncolumns;   /* ntokens: words of the line; ncolumns: columns of the header, 0: no header yet */
+    /* column indices; place[0] and place[1]: of the times out of place and in place */
+    int size, type, redop, root, place[NPLACES], nplaces;
+    int algbw, busbw, wrong; /* column offsets from a place's time */
+    bool cut, stamped; /* cut: a table began and has not ended; stamped: the last column is a timestamp of two words */
 } table;
 
 static void split(table *t, char *line)
@@ -84,7 +86,7 @@ static void split(table *t, char *line)
         t->token[t->ntokens++] = w;
 }
 
-/* The index of a column by its name, searched from `from`. -1: not found. token[0] is the '#' of the header line. */
+/* Finds a column by its name, from index `from` on. -1: not found. token[0] is the '#' of the header line. */
 static int column(const table *t, int from, const char *name)
 {
     for (int i = from; i < t->ncolumns; i++)
@@ -126,7 +128,7 @@ static pb_status header(table *t)
 static pb_status row(table *t)
 {
     char counts[64];
-    if (!t->ncolumns) return PB_OK; /* a line that begins with a number, before the first table: not a result */
+    if (!t->ncolumns) return PB_OK; /* not a result: the line begins with a number, but no table has begun */
     if (t->ntokens != t->ncolumns + 2 * t->stamped && t->ntokens != t->ncolumns + t->stamped) {
         snprintf(counts, sizeof counts, "%d fields where the header has %d columns", t->ntokens, t->ncolumns);
         return pb_import_bad(t->r.im, t->line, counts, "");
@@ -211,7 +213,7 @@ static pb_status read_text(pb_import *im, const char *bytes, size_t n)
     return PB_OK;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------ */
+/* ---- reading the JSON of nccl-tests ---------------------------------------------------------------- */
 
 static pb_status bad(const report *r, size_t i, const char *what, const char *detail)
 {
@@ -220,7 +222,7 @@ static pb_status bad(const report *r, size_t i, const char *what, const char *de
     return pb_import_bad(r->im, 0, text, detail);
 }
 
-/* A JSON number, or a string such as "nan", as interned text. NULL: another type, or out of memory. */
+/* Returns a JSON number, or a string such as "nan", as interned text. NULL: another type, or out of memory. */
 static const char *number_text(const report *r, const json_t *v)
 {
     char text[64];

@@ -28,7 +28,7 @@ static pb_status open_case(const pb_import *im, size_t line, const char *benchma
     return *device ? pb_import_axis(im, line, c, "device", device) : PB_OK;
 }
 
-/* ---- CSV ------------------------------------------------------------------------------------------- */
+/* ---- reading the CSV of nvbench -------------------------------------------------------------------- */
 
 typedef enum kind { BENCHMARK, DEVICE, DEVICE_NAME, AXIS, SKIPPED, SAMPLES, FIGURE, OTHER, UNKNOWN } kind;
 
@@ -36,14 +36,15 @@ typedef struct table {
     pb_import *im;
     pb_status status;
     size_t line;
-    int n, fields;                 /* columns of the header; fields of the current line so far */
+    int n, fields;                 /* n: columns of the header; fields: fields of the current line so far */
     bool header;                   /* the header has been read */
     const char *text[MAX_COLUMNS]; /* fields of the current line; interned */
     struct column {
         const char *name, *metric; /* metric: for kind FIGURE */
         kind kind;
     } column[MAX_COLUMNS];
-    const char *first; /* benchmark of the first row: in its rows, all columns after "Skipped" are summaries */
+    /* name of the first row's benchmark; in rows of this benchmark all columns after "Skipped" are summaries */
+    const char *first;
 } table;
 
 static void on_field(void *bytes, size_t n, void *self)
@@ -67,7 +68,7 @@ static int find_column(const table *t, const char *name)
     return -1;
 }
 
-/* The kind of a column after "Skipped". Sets the metric if it is imported. */
+/* Returns the kind of a column after "Skipped". Sets c->metric if the column is imported. */
 static kind summary_kind(struct column *c)
 {
     static const char *const units[] = {" (sec)", " (elem/sec)", " (bytes)", " (bytes/sec)"};
@@ -91,8 +92,8 @@ static pb_status header_line(table *t)
         struct column *c = &t->column[i];
         char plain[MAX_COLUMNS];
         snprintf(plain, sizeof plain, "%.*s", (int)strcspn(c->name, " "), c->name);
-        bool pretty =
-            ends_in(c->name, " (pow2)") && find_column(t, plain) >= 0; /* another column has the plain number */
+        /* pretty: this column repeats another column's number as a power of two */
+        bool pretty = ends_in(c->name, " (pow2)") && find_column(t, plain) >= 0;
         c->kind = !strcmp(c->name, "Benchmark")     ? BENCHMARK
                   : !strcmp(c->name, "Device")      ? DEVICE
                   : !strcmp(c->name, "Device Name") ? DEVICE_NAME
@@ -138,8 +139,8 @@ static pb_status row_figures(const table *t, const pb_case *c, const char *machi
     int taken = 0;
     for (int i = 0; i < t->n; i++) {
         const struct column *x = &t->column[i];
-        if (x->kind == SAMPLES)
-            samples = *t->text[i] ? strtoll(t->text[i], NULL, 10) : 0; /* for the summaries in the columns after it */
+        if (x->kind == SAMPLES) /* the number of samples holds for the summaries in the following columns */
+            samples = *t->text[i] ? strtoll(t->text[i], NULL, 10) : 0;
         if (x->kind != FIGURE || !*t->text[i]) continue;
         PB_TRY(pb_import_figure(t->im, t->line, c, machine, x->metric, 1, t->text[i], samples < 0 ? 0 : samples, ""));
         taken++;
@@ -203,9 +204,9 @@ static pb_status read_csv(pb_import *im, const char *bytes, size_t n)
     return s;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------ */
+/* ---- reading the JSON of nvbench ------------------------------------------------------------------- */
 
-/* The position in the document, benchmarks[b].states[s], for messages. */
+/* A state's position in the document, benchmarks[b].states[s], for messages. */
 typedef struct place {
     pb_import *im;
     const json_t *devices;
@@ -226,7 +227,7 @@ static const char *string_of(const json_t *o, const char *name)
     return text ? text : "";
 }
 
-/* The value of a summary, which nvbench writes as text. "": it has no value. */
+/* Returns the value of a summary, which nvbench writes as text. "": it has no value. */
 static const char *summary_value(const json_t *summary)
 {
     size_t i;
@@ -244,7 +245,7 @@ static const json_t *find_summary(const json_t *state, const char *tag)
     return NULL;
 }
 
-/* The number of samples of a summary: for "nv/cold/time/gpu/mean" the value of "nv/cold/sample_size". */
+/* Returns the number of samples of a summary: for "nv/cold/time/gpu/mean" the value of "nv/cold/sample_size". */
 static long long samples_of(const json_t *state, const char *tag)
 {
     char name[PB_AXIS_TEXT];

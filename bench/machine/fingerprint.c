@@ -15,7 +15,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "bench/text/json.h"
+#include "bench/text/text.h"
 #include "kernels/cpu/cpu.h"
 
 /* ---- the processor -------------------------------------------------------------------------------- */
@@ -281,12 +281,11 @@ static json_t *environment(void)
 
 /* ---- the machine id ---------------------------------------------------------------------------------- */
 
-/* FNV-1a hash of the hard part, written as JSON with sorted keys. */
+/* The hash of the hard part, written as JSON with sorted keys. */
 static unsigned digest(const json_t *part)
 {
-    unsigned h = 2166136261u;
     char *text = json_dumps(part, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(6));
-    for (const char *c = text; c && *c; c++) h = (h ^ (unsigned char)*c) * 16777619u;
+    const unsigned h = pb_text_hash(text ? text : "");
     free(text);
     return h;
 }

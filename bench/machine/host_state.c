@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/stats/median.h"
+#include "bench/stats/stats.h"
 
 enum { PATH = 512, LINE = 4096, MOST_CPUS = 4096, TIMER_CALLS = 2001 };
 
@@ -67,18 +67,40 @@ static double virtual_host(const char *root)
 
 /* ---- reading /proc and /sys ------------------------------------------------------------------------- */
 
-/* Reads the line "cpu user nice system idle iowait irq softirq steal ..." of /proc/stat, in clock ticks. */
-static void read_times(const char *root, pb_host_state *s)
+/* Adds the times of a line of /proc/stat, "user nice system idle iowait irq softirq steal ..." in clock ticks. */
+static void add_times(const char *times, double *steal_s, double *busy_s)
 {
-    char line[LINE];
     double user, nice, system, idle, wait, irq, soft, steal;
     const double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
-    text_of(root, "/proc/stat", line, sizeof line);
-    if (sscanf(line, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &user, &nice, &system, &idle, &wait, &irq, &soft, &steal) !=
-        8)
+    if (sscanf(times, "%lf %lf %lf %lf %lf %lf %lf %lf", &user, &nice, &system, &idle, &wait, &irq, &soft, &steal) != 8)
         return;
-    s->steal_total_s = tick * steal;
-    s->busy_total_s = tick * (user + nice + system + irq + soft + steal);
+    *steal_s = tick * steal + (isnan(*steal_s) ? 0 : *steal_s);
+    *busy_s = tick * (user + nice + system + irq + soft + steal) + (isnan(*busy_s) ? 0 : *busy_s);
+}
+
+static bool in_list(const char *list, long cpu)
+{
+    while (*list) {
+        char *end;
+        const long from = strtol(list, &end, 10), to = *end == '-' ? strtol(end + 1, &end, 10) : from;
+        if (end == list) return false;
+        if (cpu >= from && cpu <= to) return true;
+        list = *end ? end + 1 : end;
+    }
+    return false;
+}
+
+/* Reads the line "cpu" of /proc/stat, and the lines "cpuN" of the CPUs in `usable`, a list such as "0-3,8". */
+static void read_times(const char *root, const char *usable, pb_host_state *s)
+{
+    char line[LINE], *times;
+    FILE *f = open_under(root, "/proc/stat");
+    while (f && fgets(line, sizeof line, f) && strncmp(line, "cpu", 3) == 0) {
+        const long cpu = strtol(line + 3, &times, 10);
+        if (line[3] == ' ') add_times(line + 3, &s->steal_total_s, &s->busy_total_s);
+        else if (in_list(usable, cpu)) add_times(times, &s->usable_steal_total_s, &s->usable_busy_total_s);
+    }
+    if (f) fclose(f);
 }
 
 static void widen(pb_host_state *s, double hz)
@@ -158,8 +180,9 @@ static double listed(const char *list)
     return n > 0 ? n : (double)NAN;
 }
 
-/* Reads the numbers of CPUs and NUMA nodes, and whether this process is bound to one node. */
-static void read_places(const char *root, pb_host_state *s)
+/* Reads the numbers of CPUs and NUMA nodes, the list of CPUs that this process may use, and whether it is bound to one
+ * node. */
+static void read_places(const char *root, pb_host_state *s, char usable[LINE])
 {
     char line[LINE];
     text_of(root, "/sys/devices/system/node/online", line, sizeof line);
@@ -172,7 +195,8 @@ static void read_places(const char *root, pb_host_state *s)
         if (!value) continue;
         *value++ = 0;
         value += strspn(value, " \t"), value[strcspn(value, "\n")] = 0;
-        if (strcmp(line, "Cpus_allowed_list") == 0) s->usable_cpus = listed(value);
+        if (strcmp(line, "Cpus_allowed_list") == 0)
+            s->usable_cpus = listed(value), memcpy(usable, value, strlen(value) + 1);
         if (strcmp(line, "Mems_allowed_list") == 0) s->bound = listed(value) <= 1;
     }
     if (f) fclose(f);
@@ -187,11 +211,14 @@ pb_host_state pb_host_read(const char *root)
                        .usable_cpus = none,
                        .steal_total_s = none,
                        .busy_total_s = none,
+                       .usable_steal_total_s = none,
+                       .usable_busy_total_s = none,
                        .cpu_hz_least = none,
                        .cpu_hz_most = none,
                        .throttle_total = none};
-    read_places(root, &s);
-    read_times(root, &s);
+    char usable[LINE] = "";
+    read_places(root, &s, usable);
+    read_times(root, usable, &s);
     read_clocks(root, &s);
     read_quota(root, &s);
     read_switches(root, &s);

@@ -11,8 +11,9 @@ typedef struct pb_host_state {
                                               NUMA nodes */
     double steal_total_s, busy_total_s;    /* CPU seconds that the hypervisor gave to other machines; all CPU seconds
                                               except idle and waiting for I/O */
-    double cpu_hz_least, cpu_hz_most;      /* current clocks: least and greatest over all CPUs */
-    double throttle_total;                 /* thermal throttling events of cores and packages */
+    double usable_steal_total_s, usable_busy_total_s; /* the same of the CPUs that this process may use */
+    double cpu_hz_least, cpu_hz_most;                 /* current clocks: least and greatest over all CPUs */
+    double throttle_total;                            /* thermal throttling events of cores and packages */
     double quota_cpus, quota_throttled_total_s; /* CPU quota of the control group, infinite: no quota; seconds for which
                                                    the quota stopped threads */
     double swap_used, swap_moves_total;         /* bytes; pages swapped in and out */

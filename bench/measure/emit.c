@@ -6,9 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/rows/metric.h"
-#include "bench/rows/write_csv.h"
-#include "bench/stats/trend.h"
+#include "bench/rows/rows.h"
+#include "bench/stats/stats.h"
 #include "os/append.h"
 #include "os/file.h"
 #include "os/interrupt.h"
@@ -42,7 +41,7 @@ void pb_emitter_close(pb_emitter *e)
     e->n = e->room = 0;
 }
 
-/* ---- what was emitted -------------------------------------------------------------------------------- */
+/* ---- remembering the rows that were emitted ---------------------------------------------------------- */
 
 typedef struct pb_measured {
     char key[PB_KEY_TEXT];
@@ -50,7 +49,8 @@ typedef struct pb_measured {
     double value;
 } measured;
 
-/* Rows of one key follow each other, so a key that differs from the previous row's begins a new case. */
+/* Finds the i-th distinct key: rows of one key follow each other, so a key that differs from the previous row's begins
+ * a new case. */
 const char *pb_emitted_key(const pb_emitter *e, int i)
 {
     for (int k = 0; k < e->n; k++)
@@ -102,20 +102,20 @@ pb_status pb_emitter_restore(pb_emitter *e, const pb_row *r)
     return r->status == PB_ROW_OK ? remember(e, r->key, m, r->value) : PB_OK;
 }
 
-/* Remembers a row that was written: its value if it is ok, and that a case was truncated. */
+/* Updates the emitter after a row was written: remembers its value if it is ok, and whether a case was truncated. */
 static pb_status notice(pb_emitter *e, const pb_case *c, const pb_metric *m, double value, pb_row_status status)
 {
     e->truncated |= status == PB_ROW_TRUNCATED;
     return status == PB_ROW_OK ? remember(e, c->key, m, value) : PB_OK;
 }
 
-/* ---- emitting rows ----------------------------------------------------------------------------------- */
+/* ---- appending rows and samples to the files --------------------------------------------------------- */
 
 pb_status pb_emit(pb_emitter *e, const pb_case *c, const char *metric, double value, int samples, pb_row_status status,
                   const char *note)
 {
     const pb_metric *m = pb_metric_find(metric);
-    char text[512];
+    char text[PB_NOTE_TEXT];
     pb_page p;
     if (!m) return pb_fail(PB_EINVAL, "metric '%s' is not in metrics.def", metric);
     if (!isfinite(value) && status == PB_ROW_OK) status = PB_ROW_FAILED, note = "the value is not finite";
@@ -132,7 +132,9 @@ pb_status pb_emit(pb_emitter *e, const pb_case *c, const char *metric, double va
                       .value = value,
                       .samples = samples,
                       .status = status,
-                      .note = text};
+                      .note = text,
+                      .commit = e->commit,
+                      .host = e->host};
     PB_TRY(pb_page_open(&p));
     pb_csv_row(p.f, &r);
     pb_status st = pb_page_append(&p, e->results, "results.csv");
@@ -162,7 +164,7 @@ static pb_status emit_measured(pb_emitter *e, const pb_case *c, const char *metr
     pb_row_status status = PB_ROW_OK;
     const double trend = pb_trend(t->seconds, t->n);
     if (trend > 0) pb_trend_note(note ? note : "", trend, text, sizeof text), note = text;
-    if (pb_interrupted()) { /* there may be fewer samples than requested */
+    if (pb_interrupted()) { /* truncated: there may be fewer samples than requested */
         snprintf(text, sizeof text, "interrupted after %d samples", t->n);
         status = PB_ROW_TRUNCATED, note = text;
     }
@@ -191,7 +193,6 @@ pb_status pb_emit_rate(pb_emitter *e, const pb_case *c, const char *metric, doub
 
 pb_status pb_emit_graph(pb_emitter *e, const pb_case *c, const pb_timing *t)
 {
-    PB_TRY(pb_emit(e, c, "graph_nodes", (double)t->nodes, 0, PB_ROW_OK, ""));
     return pb_emit(e, c, "record_time", t->record_seconds, 1, PB_ROW_OK, "");
 }
 

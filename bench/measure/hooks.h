@@ -1,4 +1,4 @@
-/* hooks.h - two ways to extend a measurement (measure.h): work that is added to every timed call, and another division
+/* hooks.h - two ways to extend a measurement (timing.h): work that is added to every timed call, and another division
  * of the samples into rounds.
  *
  * A hook is the first member of the struct that implements it: pb_slowdown (slowdown.h) adds work, pb_time_slices
@@ -27,10 +27,11 @@ struct pb_call_hook {
 /* The division of the samples into rounds. Without this hook, every batch of samples is a round. */
 typedef struct pb_round_hook pb_round_hook;
 struct pb_round_hook {
-    /* A round begins; t has the samples taken so far. Sets *most: calls are timed until there are so many samples, and
-     * the other calls of the round are not timed. Returns true if the round begins with a call that is not timed. */
+    /* Begins a round; t holds the samples taken so far. Sets *most: the calls of this round are timed until t has *most
+     * samples, and the round's remaining calls are not timed. Returns true if an untimed call must precede the first
+     * timed one. */
     bool (*begin)(pb_round_hook *h, const struct pb_measure_opts *o, const struct pb_timing *t, int *most);
-    /* True if the round ends here. Asked after every batch of samples and every call that is not timed. */
+    /* Returns true if the round ends now. It is called after every batch of samples and after every untimed call. */
     bool (*over)(const pb_round_hook *h);
     /* Ends the round. Returns its seconds, which count towards min_time. */
     double (*end)(pb_round_hook *h);

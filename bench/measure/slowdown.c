@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "bench/stats/median.h"
+#include "bench/stats/stats.h"
 
 /* The seconds of delay to request for a call that takes `own` seconds without it. */
 static double wait_of(const pb_slowdown *s, double own) { return fmax(0, s->share * own - s->least); }
@@ -32,7 +32,7 @@ double pb_slowed(const double *seconds, const double *own, int n)
     return pb_median(share, n);
 }
 
-/* ---- as a call hook ------------------------------------------------------------------------------------- */
+/* ---- the delay as a call hook of a measurement ---------------------------------------------------------- */
 
 /* Measures the overhead of the shortest delay on a CPU, with an empty interval in place of a call. `least` 1 makes
  * pb_slow_down() request a delay of 0 s. */
@@ -50,7 +50,8 @@ static pb_status find_least_wait(pb_ctx *ctx, pb_slowdown *s)
     return PB_OK;
 }
 
-/* On a GPU the first trial requests a delay of 0 s; every further one uses the calibration of the previous one. */
+/* Starts the calibration. On a GPU the first trial requests a delay of 0 s; every further one uses the calibration of
+ * the previous one. */
 static pb_status begin(pb_call_hook *h, pb_ctx *ctx, int *trials)
 {
     pb_slowdown *s = (pb_slowdown *)h;

@@ -31,7 +31,8 @@ typedef struct pb_time_slices {
  * restricts itself to the last `threads` processors that it may use. The other process does so too, and both use the
  * same ones: processors differ in speed. EINVAL: the text is invalid. EIO: the processors cannot be set. */
 pb_status pb_time_slice_open(const char *text, int next, long threads, pb_heartbeat *heartbeat, pb_time_slices *out);
-/* Case number `at` (from 0) begins. Waits until the other process has begun it as well, or has ended. */
+/* Must be called when case number `at` (from 0) begins. Waits until the other process has begun it as well, or has
+ * ended. */
 void pb_time_slice_case(pb_time_slices *t, int at);
 /* True if the time slice has lasted `length` seconds; always true without interleaving. */
 bool pb_time_slice_over(const pb_time_slices *t);
@@ -40,8 +41,10 @@ bool pb_time_slice_over(const pb_time_slices *t);
 bool pb_time_slice_pass(pb_time_slices *t);
 /* The time slices as a round hook of pb_measure(): a round is a time slice of this process. min_time is divided into
  * min_time / length slices, and each takes an equal share of max_samples. Calls that are not timed fill the rest of a
- * slice, so that the samples of short calls are spread over all of min_time. *t must outlive the measurement. NULL: no
- * interleaving (t is NULL or has length 0). */
+ * slice, so that the samples of short calls are spread over all of min_time. A slice ends after the call in which its
+ * time is over, so calls longer than a slice alternate one by one. A slice begins with a call that is not timed,
+ * because the caches hold the other process's data, except for calls of 0.1 s and more (time_slice.c). *t must outlive
+ * the measurement. NULL: no interleaving (t is NULL or has length 0). */
 pb_round_hook *pb_time_slice_hook(pb_time_slices *t);
 void pb_time_slice_close(pb_time_slices *t);
 #endif

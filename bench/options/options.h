@@ -1,50 +1,7 @@
-/* options.h - the parsed command line: struct pb_options has one field for each line of options.def. */
-#ifndef PB_OPTIONS_H
-#define PB_OPTIONS_H
-#include "bench/rows/rows.h"
-#include "cli/options.h"
-
-typedef enum pb_command {
-#define COMMAND(name, arguments, what) PB_COMMAND_##name,
-#include "bench/options/commands.def"
-#undef COMMAND
-    PB_NCOMMANDS
-} pb_command;
-enum {
-#define COMMAND(name, arguments, what) PB_ON_##name = 1 << PB_COMMAND_##name,
-#include "bench/options/commands.def"
-#undef COMMAND
-};
-typedef struct pb_axis_values {
-    char name[PB_AXIS_TEXT];
-    const char *values; /* comma-separated, such as "1,4" */
-} pb_axis_values;
-typedef struct pb_axis_list {
-    pb_axis_values v[PB_OPTION_LIST];
-    int n;
-} pb_axis_list;
-
-#define PB_FIELD_axis  pb_axis_list
-#define PB_FIELD_share double
-
-/* cli/options.h describes the C type of each option type. This file adds two: `axis` (name=values, may be repeated) and
- * `share` (a fraction: 0.02 for 2%). */
-typedef struct pb_options {
-#define OPT(name, type, letter, argument, deflt, commands, help) PB_FIELD_##type name;
-#include "bench/options/options.def"
-#undef OPT
-    pb_command command;
-    pb_words args; /* arguments that are not options */
-    int argc;      /* length of argv, the words after the command's name */
-    char **argv;
-} pb_options;
-
-extern const pb_cli pb_bench_cli;
-
-/* Parses argv, which starts after the command's name. The strings must outlive *o. A long option named like an axis of
- * any suite is added to o->axis. EINVAL: the message is one line, with a suggestion for a misspelled word. */
-pb_status pb_options_parse(pb_command command, int argc, char **argv, pb_options *o);
-/* Parses a command line stored in run.json or compare.json. The file may come from an untrusted source, so EINVAL also
- * for control characters, internal options, --help and --dry-run, which no stored measurement can have been given. */
-pb_status pb_options_parse_stored(pb_command command, int argc, char **argv, pb_options *o);
+/* options.h - the public header of bench/options: parses the command line of bench.
+ *
+ *   command_line.h  struct pb_options, which has a field for each line of options.def, and functions that fill it */
+#ifndef PB_BENCH_OPTIONS_H
+#define PB_BENCH_OPTIONS_H
+#include "bench/options/command_line.h"
 #endif

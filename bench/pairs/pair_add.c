@@ -4,11 +4,9 @@
 #include <string.h>
 
 #include "bench/pairs/pair_folder.h"
-#include "bench/rows/read.h"
-#include "bench/rows/renames.h"
-#include "bench/rows/write_csv.h"
-#include "bench/run/run_json.h"
-#include "bench/text/json.h"
+#include "bench/rows/rows.h"
+#include "bench/run/run.h"
+#include "bench/text/text.h"
 #include "os/append.h"
 #include "os/file.h"
 #include "os/page.h"

@@ -39,24 +39,27 @@ static void say_figures(const pb_pair_result *r, const pb_pair_opts *o, int look
 
 static void say_tests(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report, char *out)
 {
-    say(out, "t test p=%.2g, ", r->p);
-    if (r->row->gating)
-        say(out, "%.2g after Holm over %d gating rows and %d looks", r->p_adjusted, report->gating, report->looks);
-    else say(out, "%.2g for %d looks, not gating", r->p_adjusted, report->looks);
-    say(out, " (alpha %g); sign-flip test p=%.2g, %.2g for %d looks", o->alpha, r->sign_p,
-        fmin(1, report->looks * r->sign_p), report->looks);
+    double d[PB_SIGN_FLIP_MAX];
+    const bool negated = (r->estimate < 0) != r->row->higher;
+    for (int i = 0; i < r->pairs; i++) d[i] = negated ? -r->row->log_ratio[i] : r->row->log_ratio[i];
+    say(out, "sign-flip test p=%.2g", pb_sign_flip(d, r->pairs, 0));
+    if (r->row->gating) say(out, ", %.2g jointly with %d gating rows", r->p_adjusted, report->gating);
+    else say(out, ", %.2g", r->p_adjusted);
+    say(out, " for %d look%s%s (alpha %g)", report->looks, report->looks > 1 ? "s" : "",
+        r->row->gating ? "" : ", not gating", o->alpha);
 }
 
 /* For an INCONCLUSIVE row: prints which change these pairs could find, and what would find a smaller one. */
 static void say_remedy(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report, char *out)
 {
+    const double twice = 200 * pb_pair_min_effect(r->row, o);
     if (!isfinite(r->sd)) return;
     const pb_pair_sensitivity sensitivity = pb_pair_sensitivity_of(r, o, report);
-    say(out, "; sd %.2g %%: with probability %g, %d pairs detect a worsening of %.2g %%", 100 * r->sd, o->power,
-        r->pairs, 100 * expm1(sensitivity.detectable));
-    if (sensitivity.pairs_needed)
-        say(out, " and %d pairs one of %.2g %%", sensitivity.pairs_needed, 200 * o->min_effect);
-    else say(out, ", and even 1000 pairs none of %.2g %%", 200 * o->min_effect);
+    say(out, "; sd %.2g %%: with probability %g, %d pairs detect ", 100 * r->sd, o->power, r->pairs);
+    if (isfinite(sensitivity.detectable)) say(out, "a worsening of %.2g %%", 100 * expm1(sensitivity.detectable));
+    else say(out, "no worsening");
+    if (sensitivity.pairs_needed) say(out, " and %d pairs one of %.2g %%", sensitivity.pairs_needed, twice);
+    else say(out, ", and even 1000 pairs none of %.2g %%", twice);
     if (report->more) say(out, "; measure %d more pairs", report->more);
     else if (sensitivity.pairs_needed == 0 || sensitivity.pairs_needed > o->look[1])
         say(out, "; reduce the noise of the machine (bench doctor)");
@@ -72,7 +75,7 @@ void pb_pair_explain(const pb_pair_result *r, const pb_pair_opts *o, const pb_pa
     };
     *out = 0;
     say(out, "%s: ", pb_verdict_names[r->id]);
-    if (r->look) {
+    if (r->look && r->why != PB_PAIR_EARLY) {
         say_figures(r, o, report->looks, out);
         say_tests(r, o, report, out);
         if (r->id == PB_VERDICT_SAME)
@@ -81,9 +84,11 @@ void pb_pair_explain(const pb_pair_result *r, const pb_pair_opts *o, const pb_pa
         say(out, "; ");
     }
     say(out, "%s", why[r->why]);
-    if (r->look) say(out, " (minimum effect %g %%)", 100 * o->min_effect);
+    if (r->why == PB_PAIR_EARLY) say(out, ": the first look is after %d pairs", o->look[0]);
+    else if (r->look) say(out, " (minimum effect %g %%)", 100 * pb_pair_min_effect(r->row, o));
     if (r->why == PB_PAIR_WRONG) say(out, ": %s", r->row->wrong);
     if (r->why == PB_PAIR_OBSTACLE) say(out, ": %s", r->row->obstacle);
     if (r->why == PB_PAIR_NO_RATIO && r->row->n > 0) say(out, ": pair %d", r->bad_pair);
-    if (r->id == PB_VERDICT_INCONCLUSIVE) say_remedy(r, o, report, out);
+    if (r->id == PB_VERDICT_INCONCLUSIVE && r->why != PB_PAIR_EARLY) say_remedy(r, o, report, out);
+    if (r->blind) say(out, "; a change of %g %% could be missed (--must-find)", 100 * o->must_find);
 }

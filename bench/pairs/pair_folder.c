@@ -7,11 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/rows/exits.h"
-#include "bench/rows/write_csv.h"
-#include "bench/run/run_json.h"
-#include "bench/run/run_name.h"
-#include "bench/text/json.h"
+#include "bench/rows/rows.h"
+#include "bench/run/run.h"
+#include "bench/text/text.h"
 #include "os/append.h"
 #include "os/draft.h"
 #include "os/file.h"

@@ -16,9 +16,10 @@
 #ifndef PB_PAIR_FOLDER_H
 #define PB_PAIR_FOLDER_H
 #include <jansson.h>
+#include <stdio.h>
 
 #include "bench/pairs/pair_rule.h"
-#include "bench/run/kept.h"
+#include "bench/run/run.h"
 #include "trainer/checkpoint/digest.h"
 
 typedef enum pb_side { PB_BASE, PB_CAND, PB_SIDES } pb_side;
@@ -33,6 +34,10 @@ typedef struct pb_pair_plan {
     uint64_t seed;
     double slowdown;   /* delay injected into the candidate, as a share of its time; 0: none */
     double time_slice; /* seconds of a time slice (time_slice.h); 0: no interleaving, one process after the other */
+    /* Minimum effect of rows of kernel_time; 0: that of the rule. Two builds that differ anywhere place the code of
+     * every kernel elsewhere in memory, which alone changes short kernels on a CPU by up to 2 %. */
+    double kernel_effect;
+    bool pairs_given; /* the user chose the number of pairs, so a time budget does not change it */
     pb_pair_opts rule;
 } pb_pair_plan;
 
@@ -74,6 +79,12 @@ typedef struct pb_pair_folder {
 pb_status pb_pair_plan_read(const char *dir, pb_pair_plan *out);
 /* Writes DIR/compare.json and sets plan->about to its contents. EPATH: the file exists; EIO; ENOMEM. */
 pb_status pb_pair_plan_write(const char *dir, const char *time_utc, pb_pair_plan *plan);
+/* Replaces the number of pairs before each look, in *plan and in DIR/compare.json. EIO, ENOMEM. */
+pb_status pb_pair_plan_set_looks(const char *dir, pb_pair_plan *plan, int first, int last);
+/* Prints what is planned: one line, which begins with `lead`. */
+void pb_pair_plan_print(const pb_pair_plan *plan, const char *lead, FILE *out);
+/* If so few pairs are planned that no change can be found, prints a line that says so. */
+void pb_pair_plan_warn(const pb_pair_plan *plan, FILE *out);
 void pb_pair_plan_free(pb_pair_plan *plan);
 
 /* create: makes the files of a comparison without pairs; on failure it removes those it made. resume: opens an existing

@@ -11,8 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/run/start.h"
-#include "bench/run/supervise.h"
+#include "bench/run/run.h"
 #include "os/append.h"
 #include "os/file.h"
 
@@ -70,6 +69,7 @@ static _Noreturn void become(const void *self, int pipe_fd)
     if (none >= 0) dup2(none, STDIN_FILENO);
     if (c->from >= 0) fcntl(c->from, F_SETFD, 0), fcntl(c->to, F_SETFD, 0);
     pad(l->padding);
+    setenv("PB_DISTURBANCE", "ignore", 1); /* process_state.h says why */
     signal(SIGPIPE, SIG_DFL), signal(SIGXFSZ, SIG_DFL);
     if (argv) execv(l->exe, argv);
     fprintf(stderr, "%s: %s\n", l->exe, strerror(errno));

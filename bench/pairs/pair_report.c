@@ -1,10 +1,12 @@
-/* pair_report.c - judges the pairs of a folder and passes the verdicts to the renderers of compare.c. */
+/* pair_report.c - judges the pairs of a folder and passes the verdicts to the renderers of compare_render.h. */
 #define _GNU_SOURCE
 #include "bench/pairs/pair_report.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "bench/compare/compare.h"
 
 static bool hopeless(const pb_pair_judgement *j)
 {
@@ -25,6 +27,8 @@ pb_status pb_pair_judge_folder(const pb_pair_folder *f, const pb_pair_plan *plan
     pb_pair_judgement j = {0};
     if (!f->pairs) return pb_fail(PB_EINVAL, "%s: the folder has no complete pair", f->dir);
     PB_TRY(pb_pair_table_read(f->dir, f->pairs, gates, allow_mismatch, &j.table));
+    for (size_t i = 0; i < j.table.n; i++)
+        if (!strcmp(j.table.rows[i].metric, "kernel_time")) j.table.rows[i].min_effect = plan->kernel_effect;
     j.results = malloc((j.table.n + 1) * sizeof *j.results);
     pb_status s = j.results ? pb_pair_judge(j.table.rows, j.table.n, &plan->rule, j.results, &j.report)
                             : pb_fail(PB_ENOMEM, "pairs: out of memory");
@@ -59,15 +63,18 @@ static void say_briefly(const pb_pair_result *r, const pb_pair_plan *plan, const
     const bool higher = r->row->higher;
     const double lo = higher ? -r->interval.hi : r->interval.lo, hi = higher ? -r->interval.lo : r->interval.hi;
     const pb_pair_sensitivity sensitivity = pb_pair_sensitivity_of(r, &plan->rule, report);
-    if (!r->look || !isfinite(r->sd)) {
+    if (!r->look || r->why == PB_PAIR_EARLY || !isfinite(r->sd)) {
         pb_pair_explain(r, &plan->rule, report, out);
         const char *rest = strstr(out, ": "); /* drops the verdict's name, which the table has in a column of its own */
         if (rest) memmove(out, rest + 2, strlen(rest + 2) + 1);
         return;
     }
-    snprintf(out, PB_PAIR_TEXT, "%.3g %% interval %+.2f to %+.2f %%; detectable %.2f %%",
-             100 * (1 - 2 * plan->rule.alpha / report->looks), 100 * expm1(lo), 100 * expm1(hi),
-             100 * expm1(sensitivity.detectable));
+    int n = snprintf(out, PB_PAIR_TEXT, "%.3g %% interval %+.2f to %+.2f %%; detectable ",
+                     100 * (1 - 2 * plan->rule.alpha / report->looks), 100 * expm1(lo), 100 * expm1(hi));
+    if (isfinite(sensitivity.detectable))
+        n += snprintf(out + n, PB_PAIR_TEXT - n, "%.2f %%", 100 * expm1(sensitivity.detectable));
+    else n += snprintf(out + n, PB_PAIR_TEXT - n, "nothing");
+    if (r->blind) snprintf(out + n, PB_PAIR_TEXT - n, ", above --must-find %g %%", 100 * plan->rule.must_find);
 }
 
 static void add(page *p, const pb_pair_judgement *j, size_t i, const pb_pair_plan *plan, bool explain)
@@ -75,7 +82,7 @@ static void add(page *p, const pb_pair_judgement *j, size_t i, const pb_pair_pla
     const pb_pair_result *r = &j->results[i];
     const bool placeholders = j->table.series[i][0] == j->table.series[i][1];
     pb_gate *g = &p->gates[i];
-    *g = (pb_gate){.stored_limit = plan->rule.min_effect, .gating = r->row->gating};
+    *g = (pb_gate){.stored_limit = pb_pair_min_effect(r->row, &plan->rule), .gating = r->row->gating};
     if (explain) pb_pair_explain(r, &plan->rule, &j->report, p->why[i]);
     else say_briefly(r, plan, &j->report, p->why[i]);
     if (placeholders) snprintf(p->why[i], PB_PAIR_TEXT, "gates.csv requires this row, but neither side measured it");
@@ -119,6 +126,18 @@ static pb_status fill(page *p, const pb_pair_judgement *j, const pb_pair_plan *p
     return PB_OK;
 }
 
+/* Adds the exact counters that changed. *exact owns the notes; the caller closes it. */
+static pb_status add_counters(page *p, const pb_pair_judgement *j, const pb_pair_folder *f,
+                              const pb_pair_report_opts *o, pb_exact **exact, const char **notes)
+{
+    char side[2][PB_PATH_TEXT + 64];
+    for (int i = 0; i < 2; i++) snprintf(side[i], sizeof side[i], "%s/%s", f->dir, pb_side_names[i]);
+    PB_TRY(pb_exact_open(o->compare->baselines, exact));
+    PB_TRY(pb_exact_two(*exact, &j->table.set[0], side[0], &j->table.set[1], side[1], &p->vs));
+    pb_verdicts_sort(&p->vs);
+    return pb_exact_finish(*exact, notes);
+}
+
 static void page_free(page *p)
 {
     pb_verdicts_free(&p->vs);
@@ -141,10 +160,11 @@ static pb_status note_sensitivity(const pb_pair_judgement *j, const pb_pair_plan
     size_t n = 0;
     if (!d) return pb_fail(PB_ENOMEM, "pairs: out of memory");
     for (size_t i = 0; i < j->table.n; i++)
-        if (j->table.rows[i].gating && j->results[i].look && isfinite(j->results[i].sd))
+        if (j->table.rows[i].gating && j->results[i].look && isfinite(j->results[i].sd) && !j->report.early)
             d[n++] = 100 * expm1(pb_pair_sensitivity_of(&j->results[i], &plan->rule, &j->report).detectable);
     qsort(d, n, sizeof *d, by_size);
-    if (n)
+    if (n && isinf(d[n / 2])) fprintf(out, "note: detectable change: none in the median of %zu gating rows\n", n);
+    else if (n)
         fprintf(out,
                 "note: detectable change, found with probability %g: %.2f %% (median of %zu gating rows; %.2f to %.2f "
                 "%%)\n",
@@ -161,7 +181,9 @@ static void note_pairs(const pb_pair_judgement *j, const pb_pair_folder *f, cons
     fprintf(out, "note: %d pair%s of fresh processes, seed %llu; tested after %d", f->pairs, f->pairs == 1 ? "" : "s",
             (unsigned long long)plan->seed, r->look[0]);
     if (r->look[1] > r->look[0]) fprintf(out, " and %d", r->look[1]);
-    fprintf(out, " pairs; alpha %g, minimum effect %g %%; folder %s\n", r->alpha, 100 * r->min_effect, f->dir);
+    fprintf(out, " pairs; alpha %g, minimum effect %g %%", r->alpha, 100 * r->min_effect);
+    if (plan->kernel_effect > 0) fprintf(out, " (kernel_time: %g %%)", 100 * plan->kernel_effect);
+    fprintf(out, "; folder %s\n", f->dir);
     if (f->retries)
         fprintf(out, "note: %d attempt%s at a pair failed and %s repeated; see pairs.csv\n", f->retries,
                 f->retries == 1 ? "" : "s", f->retries == 1 ? "was" : "were");
@@ -175,6 +197,32 @@ static void note_pairs(const pb_pair_judgement *j, const pb_pair_folder *f, cons
                 100 * plan->slowdown, 100 * j->table.slowdown[0], 100 * j->table.slowdown[1]);
 }
 
+/* True if no row has a value on either side. */
+static bool nothing(const pb_pair_judgement *j) { return !j->table.n && !j->table.only_cand_n; }
+
+/* Says why the exit code is at least 3 although no row is REGRESSED. */
+static void note_open(const pb_pair_judgement *j, const pb_pair_folder *f, const pb_pair_plan *plan, FILE *out)
+{
+    const pb_pair_opts *r = &plan->rule;
+    if (j->report.early) fprintf(out, "note: not judged yet: %d of %d pairs are measured\n", f->pairs, r->look[0]);
+    if (j->report.blind)
+        fprintf(out, "note: %d gating row%s could hide a change of %g %% (--must-find): the exit code is at least 3\n",
+                j->report.blind, j->report.blind == 1 ? "" : "s", 100 * r->must_find);
+    if (r->must_find > 0 && !j->report.gating)
+        fprintf(out, "note: no row gates, so no change could be found (--must-find): the exit code is at least 3\n");
+    if (nothing(j)) fprintf(out, "note: no row has a value: every process was throttled, or measured no case\n");
+}
+
+/* The exit code of the verdicts, raised to PB_EXIT_INCONCLUSIVE if the rows were not judged, or not sharply enough. */
+static pb_exit exit_of(const page *p, const pb_pair_judgement *j, const pb_pair_folder *f, const pb_pair_plan *plan,
+                       const pb_compare_opts *o)
+{
+    pb_exit e = pb_compare_exit(p->vs.count, o);
+    if (f->kept) e = pb_worse_exit(e, PB_EXIT_INCOMPARABLE);
+    const bool vain = plan->rule.must_find > 0 && (j->report.blind || !j->report.gating);
+    return j->report.early || vain || nothing(j) ? pb_worse_exit(e, PB_EXIT_INCONCLUSIVE) : e;
+}
+
 static pb_status notes_of(const pb_pair_judgement *j, const pb_pair_folder *f, const pb_pair_plan *plan,
                           const pb_pair_report_opts *o, char **text)
 {
@@ -182,6 +230,7 @@ static pb_status notes_of(const pb_pair_judgement *j, const pb_pair_folder *f, c
     FILE *out = open_memstream(text, &n);
     if (!out) return pb_fail(PB_ENOMEM, "pairs: out of memory");
     note_pairs(j, f, plan, out);
+    note_open(j, f, plan, out);
     pb_status s = note_sensitivity(j, plan, out);
     if (o->compare->allow_mismatch) fprintf(out, "note: the sides may be from different machines (--allow-mismatch)\n");
     if (o->note) fprintf(out, "note: %s\n", o->note);
@@ -193,20 +242,27 @@ pb_status pb_pair_report_show(const pb_pair_judgement *j, const pb_pair_folder *
 {
     page p;
     char *notes = NULL;
-    pb_exit e = pb_compare_exit(j->report.count, o->compare);
-    if (f->kept) e = pb_worse_exit(e, PB_EXIT_INCOMPARABLE);
+    const char *counters = NULL;
+    pb_exact *exact = NULL;
+    pb_exit e = PB_EXIT_OK;
     pb_status s = fill(&p, j, plan, o->explain);
+    if (s == PB_OK) s = add_counters(&p, j, f, o, &exact, &counters);
     if (s == PB_OK) s = notes_of(j, f, plan, o, &notes);
-    if (s == PB_OK)
+    if (s == PB_OK) {
+        e = exit_of(&p, j, f, plan, o->compare);
         s = pb_compare_show(&(pb_comparison){.vs = &p.vs,
                                              .base = &j->table.set[0],
                                              .cand = &j->table.set[1],
                                              .base_name = plan->path[0],
                                              .cand_name = plan->path[1],
                                              .exit = e,
+                                             .exact = counters,
+                                             .counters = counters && *counters,
                                              .notes = notes},
                             o->compare, out);
+    }
     if (s == PB_OK) *code = e;
+    pb_exact_close(exact);
     free(notes);
     page_free(&p);
     return s;

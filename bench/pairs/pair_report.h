@@ -1,8 +1,8 @@
 /* pair_report.h - judges the folder of a paired comparison and prints the verdicts as a table, Markdown or JUnit XML
- * with the renderers of compare.c. */
+ * with the renderers of compare_render.h. */
 #ifndef PB_PAIR_REPORT_H
 #define PB_PAIR_REPORT_H
-#include "bench/compare/compare_render.h"
+#include "bench/compare/compare.h"
 #include "bench/pairs/pair_folder.h"
 #include "bench/pairs/pair_rows.h"
 

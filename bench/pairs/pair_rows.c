@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/metric.h"
+#include "bench/rows/rows.h"
 
 /* ---- one side: a value per series and pair --------------------------------------------------------- */
 

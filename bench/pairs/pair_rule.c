@@ -1,18 +1,22 @@
-/* pair_rule.c - applies the rule of pair_rule.h: both looks, the tests, Holm's adjustment and the verdicts. */
+/* pair_rule.c - applies the rule of pair_rule.h: both looks, the tests and the verdicts. */
 #include "bench/pairs/pair_rule.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/stats/stats.h"
+
 enum { WORSE, BETTER, DIRECTIONS };
 
 /* The differences of one row and its results at the current look. */
 typedef struct judged {
-    double d[PB_SIGN_FLIP_MAX]; /* differences; positive is worse */
-    bool open;                  /* the row is INCONCLUSIVE so far, so the next look tests it again */
-    bool fresh;                 /* the row is tested at the current look */
-    double p[DIRECTIONS], adjusted[DIRECTIONS];
+    double d[DIRECTIONS][PB_SIGN_FLIP_MAX]; /* differences; d[WORSE]: positive is worse, d[BETTER] = -d[WORSE] */
+    bool figures;                           /* the row has differences */
+    bool open;                              /* the row is INCONCLUSIVE so far, so the next look tests it again */
+    bool fresh;                             /* the row is tested at the current look */
+    bool rejected[DIRECTIONS];              /* at an earlier look: the row has left the family */
+    double p[DIRECTIONS];                   /* at the current look */
 } judged;
 
 /* The arguments and working memory of one call of pb_pair_judge. */
@@ -22,9 +26,8 @@ typedef struct judging {
     pb_pair_result *results;
     judged *rows;
     size_t n;
-    double *p, *adjusted;     /* [n] p-values of the gating rows before and after Holm's adjustment */
-    int rejected[DIRECTIONS]; /* gating rows rejected at earlier looks: they leave Holm's family */
-    double delta;
+    pb_differences *family; /* [n] the differences of the family of one test */
+    double *p;              /* [n] its p-values */
 } judging;
 
 /* ---- argument checks --------------------------------------------------------------------------- */
@@ -38,6 +41,7 @@ static pb_status check_opts(const pb_pair_opts *o)
                        o->alpha_same);
     if (!(o->power > 0.5 && o->power < 1))
         return pb_fail(PB_EINVAL, "pairs: power=%g must be above 0.5 and below 1", o->power);
+    if (!(o->must_find >= 0)) return pb_fail(PB_EINVAL, "pairs: must_find=%g must be at least 0", o->must_find);
     if (o->look[0] < 2 || o->look[1] < o->look[0] || o->look[1] > PB_SIGN_FLIP_MAX)
         return pb_fail(PB_EINVAL, "pairs: looks after %d and %d pairs; need 2 <= first <= last <= %d", o->look[0],
                        o->look[1], PB_SIGN_FLIP_MAX);
@@ -77,11 +81,9 @@ static void begin(const pb_pair_row *row, judged *j, pb_pair_result *r)
                           .why = PB_PAIR_NO_RATIO,
                           .sd = HUGE_VAL,
                           .interval = {-HUGE_VAL, HUGE_VAL},
-                          .p = 1,
                           .p_adjusted = 1,
-                          .sign_p = 1,
                           .same_p = 1};
-    *j = (judged){.open = false, .p = {1, 1}, .adjusted = {1, 1}};
+    *j = (judged){.p = {1, 1}};
     if (row->wrong) {
         r->id = PB_VERDICT_FAILED;
         r->why = PB_PAIR_WRONG;
@@ -95,91 +97,117 @@ static void begin(const pb_pair_row *row, judged *j, pb_pair_result *r)
         while (i < row->n && isfinite(row->log_ratio[i])) i++;
         r->bad_pair = i;
         if (row->n < 1 || i < row->n) return;
-        for (i = 0; i < row->n; i++) j->d[i] = row->higher ? -row->log_ratio[i] : row->log_ratio[i];
-        j->open = true;
+        for (i = 0; i < row->n; i++) {
+            j->d[WORSE][i] = row->higher ? -row->log_ratio[i] : row->log_ratio[i];
+            j->d[BETTER][i] = -j->d[WORSE][i];
+        }
+        j->figures = j->open = true;
         r->id = PB_VERDICT_INCONCLUSIVE;
     }
 }
 
-static double sign_flip_both(const judged *j, int n, double delta)
+double pb_pair_min_effect(const pb_pair_row *row, const pb_pair_opts *o)
 {
-    double negated[PB_SIGN_FLIP_MAX];
-    for (int i = 0; i < n; i++) negated[i] = -j->d[i];
-    return fmax(pb_sign_flip(j->d, n, -delta), pb_sign_flip(negated, n, -delta));
+    return row->min_effect > 0 ? row->min_effect : o->min_effect;
 }
 
-/* Runs all tests of one row at one look. Only Holm's adjustment, which needs all rows, is left to adjust(). */
+static double delta_of(const pb_pair_row *row, const pb_pair_opts *o) { return log(1 + pb_pair_min_effect(row, o)); }
+
+/* The p-value of equivalence: both tests must agree. The sign-flip test is slow, so it runs only if the t test finds
+ * equivalence. */
+static double same_p(const judged *j, const pb_sample *sample, double delta, const judging *s)
+{
+    const double p = pb_tost(sample, delta);
+    if (s->report->looks * p > s->o->alpha_same) return p;
+    const double above = pb_sign_flip(j->d[WORSE], sample->n, -delta);
+    return fmax(p, fmax(above, pb_sign_flip(j->d[BETTER], sample->n, -delta)));
+}
+
+/* Computes the figures of one row at one look. The tests of gating rows, which need all of them, are left to
+ * test_family(). */
 static void test(judged *j, pb_pair_result *r, int pairs, int look, const judging *s)
 {
-    const pb_sample sample = pb_sample_of(j->d, pairs), negated = {pairs, -sample.mean, sample.sd};
-    double flipped[PB_SIGN_FLIP_MAX];
+    const pb_sample sample = pb_sample_of(j->d[WORSE], pairs);
     r->pairs = pairs;
     r->look = look + 1;
     r->estimate = sample.mean;
     r->sd = sample.sd;
     r->interval = pb_t_interval(&sample, 2 * s->o->alpha / s->report->looks);
-    j->p[WORSE] = pb_t_test(&sample, 0);
-    j->p[BETTER] = pb_t_test(&negated, 0);
-    for (int i = 0; i < pairs; i++) flipped[i] = r->estimate < 0 ? -j->d[i] : j->d[i];
-    r->sign_p = pb_sign_flip(flipped, pairs, 0);
-    r->same_p = pb_tost(&sample, s->delta);
-    /* The sign-flip test of equivalence is slow. It runs only if TOST finds equivalence, since both must agree. */
-    if (s->report->looks * r->same_p <= s->o->alpha_same)
-        r->same_p = fmax(r->same_p, sign_flip_both(j, pairs, s->delta));
     j->fresh = true;
+    if (pairs < s->o->look[0]) return;
+    r->same_p = same_p(j, &sample, delta_of(r->row, s->o), s);
+    for (int d = 0; d < DIRECTIONS; d++) j->p[d] = r->row->gating ? 1 : pb_sign_flip(j->d[d], pairs, 0);
 }
 
 static void decide(judged *j, pb_pair_result *r, judging *s)
 {
     const int looks = s->report->looks, direction = r->estimate < 0 ? BETTER : WORSE;
-    bool confirmed = looks * r->sign_p <= s->o->alpha;
-    bool large = fabs(r->estimate) >= s->delta * (1 - 1e-12); /* a change of exactly min_effect counts */
-    r->p = j->p[direction];
-    r->p_adjusted = fmin(1, looks * j->adjusted[direction]);
-    bool significant = r->p_adjusted <= s->o->alpha;
-    if (!isfinite(r->sd)) {
+    const bool early = r->pairs < s->o->look[0];
+    bool large = fabs(r->estimate) >= delta_of(r->row, s->o) * (1 - 1e-12); /* exactly the minimum effect counts */
+    r->p_adjusted = early ? 1 : fmin(1, looks * j->p[direction]);
+    const bool significant = r->p_adjusted <= s->o->alpha;
+    if (early) {
+        r->why = PB_PAIR_EARLY;
+    } else if (!isfinite(r->sd)) {
         r->why = PB_PAIR_NO_SPREAD;
-    } else if (significant && large && confirmed) {
+    } else if (significant && large) {
         r->id = direction == WORSE ? PB_VERDICT_REGRESSED : PB_VERDICT_IMPROVED;
         r->why = direction == WORSE ? PB_PAIR_SLOWER : PB_PAIR_FASTER;
-        if (r->row->gating) s->rejected[direction]++;
+        j->rejected[direction] = true;
     } else if (looks * r->same_p <= s->o->alpha_same) {
         r->id = PB_VERDICT_SAME;
         r->why = PB_PAIR_EQUIVALENT;
     } else {
-        r->why = significant && large ? PB_PAIR_UNPROVEN : significant ? PB_PAIR_SMALL : PB_PAIR_UNCLEAR;
+        r->why = r->pairs < pb_pair_least(s->o) ? PB_PAIR_FEW : significant ? PB_PAIR_SMALL : PB_PAIR_UNCLEAR;
     }
     j->open = r->id == PB_VERDICT_INCONCLUSIVE;
 }
 
 /* ---- one look at all rows ---------------------------------------------------------------------- */
 
-/* Adjusts the p-values of one direction by Holm's method. The family is every gating row except those already rejected
- * in this direction at an earlier look. Rows that are not tested at this look (SAME, MISSING, no new pairs) remain in
- * the family with p = 1. */
-static pb_status adjust(judging *s, int direction)
+/* The family of a direction is every gating row with figures except those already rejected in this direction at an
+ * earlier look. Rows decided otherwise (SAME, or in the other direction) remain in it. */
+static bool in_family(const judged *j, const pb_pair_result *r, int direction)
 {
-    size_t tested = 0;
-    for (size_t i = 0; i < s->n; i++)
-        if (s->rows[i].fresh && s->results[i].row->gating) s->p[tested++] = s->rows[i].p[direction];
-    PB_TRY(pb_holm(s->p, tested, (size_t)(s->report->gating - s->rejected[direction]), s->adjusted));
-    for (size_t i = 0, k = 0; i < s->n; i++) {
-        judged *j = &s->rows[i];
-        if (j->fresh) j->adjusted[direction] = s->results[i].row->gating ? s->adjusted[k++] : j->p[direction];
+    return r->row->gating && j->figures && !j->rejected[direction];
+}
+
+/* Tests the family in one direction. */
+static pb_status test_family(judging *s, int direction, int look)
+{
+    size_t m = 0;
+    double t;
+    for (size_t i = 0; i < s->n; i++) {
+        const int n = s->results[i].row->n, planned = s->o->look[look];
+        if (in_family(&s->rows[i], &s->results[i], direction))
+            s->family[m++] = (pb_differences){s->rows[i].d[direction], n < planned ? n : planned};
     }
+    PB_TRY(pb_joint_flip(s->family, m, s->o->alpha / s->report->looks, s->p, &t));
+    m = 0;
+    for (size_t i = 0; i < s->n; i++)
+        if (in_family(&s->rows[i], &s->results[i], direction)) s->rows[i].p[direction] = s->p[m++];
+    if (direction == WORSE) s->report->t[look] = t;
     return PB_OK;
+}
+
+/* The pairs of a row that a look tests; 0: none, because the row does not reach the look. Before the first look all
+ * pairs give figures, but no test. */
+static int pairs_at(const judging *s, const pb_pair_row *row, int look)
+{
+    const int planned = s->o->look[look];
+    return row->n >= planned ? planned : look == 0 ? row->n : 0;
 }
 
 static pb_status take_look(judging *s, int look)
 {
+    bool reached = false;
     for (size_t i = 0; i < s->n; i++) {
-        const pb_pair_row *row = s->results[i].row;
+        const int pairs = pairs_at(s, s->results[i].row, look);
         s->rows[i].fresh = false;
-        int pairs = look == 0 && row->n > s->o->look[0] ? s->o->look[0] : row->n;
-        bool again = look > 0 && row->n <= s->o->look[0]; /* no new pairs since the first look */
-        if (s->rows[i].open && !again) test(&s->rows[i], &s->results[i], pairs, look, s);
+        if (s->rows[i].open && pairs) test(&s->rows[i], &s->results[i], pairs, look, s);
+        reached |= s->rows[i].fresh && pairs == s->o->look[look];
     }
-    for (int d = 0; d < DIRECTIONS; d++) PB_TRY(adjust(s, d));
+    for (int d = 0; d < DIRECTIONS && reached; d++) PB_TRY(test_family(s, d, look));
     for (size_t i = 0; i < s->n; i++)
         if (s->rows[i].fresh) decide(&s->rows[i], &s->results[i], s);
     return PB_OK;
@@ -190,6 +218,13 @@ bool pb_pair_counts(const pb_pair_result *r)
     return r->row->gating || r->id == PB_VERDICT_INCOMPARABLE || r->id == PB_VERDICT_FAILED;
 }
 
+static bool is_blind(const pb_pair_result *r, const judging *s)
+{
+    const bool found = r->id == PB_VERDICT_REGRESSED || r->id == PB_VERDICT_IMPROVED;
+    if (!(s->o->must_find > 0) || !r->row->gating || !r->look || r->why == PB_PAIR_EARLY || found) return false;
+    return !(pb_pair_sensitivity_of(r, s->o, s->report).detectable <= log(1 + s->o->must_find));
+}
+
 static void conclude(judging *s)
 {
     int most = 0;
@@ -198,6 +233,9 @@ static void conclude(judging *s)
         pb_pair_result *r = &s->results[i];
         if (r->row->n > most) most = r->row->n;
         undecided |= r->row->gating && r->id == PB_VERDICT_INCONCLUSIVE;
+        s->report->early |= r->why == PB_PAIR_EARLY;
+        r->blind = is_blind(r, s);
+        s->report->blind += r->blind;
         if (pb_pair_counts(r)) s->report->count[r->id]++;
     }
     if (undecided) s->report->more = (most < s->o->look[0] ? s->o->look[0] : s->o->look[1]) - most;
@@ -223,10 +261,9 @@ pb_status pb_pair_judge(const pb_pair_row *rows, size_t n, const pb_pair_opts *o
     judging s = {.o = o, .report = &r, .results = malloc((n + 1) * sizeof *results), .n = n};
     s.rows = malloc((n + 1) * sizeof *s.rows);
     s.p = malloc((n + 1) * sizeof *s.p);
-    s.adjusted = malloc((n + 1) * sizeof *s.adjusted);
-    s.delta = log(1 + o->min_effect);
+    s.family = malloc((n + 1) * sizeof *s.family);
     pb_status status = PB_ENOMEM;
-    if (s.results && s.rows && s.p && s.adjusted) status = judge_all(&s, rows);
+    if (s.results && s.rows && s.p && s.family) status = judge_all(&s, rows);
     else pb_fail(PB_ENOMEM, "pairs: out of memory for %zu rows", n);
     if (status == PB_OK) {
         if (n) memcpy(results, s.results, n * sizeof *results);
@@ -235,16 +272,34 @@ pb_status pb_pair_judge(const pb_pair_row *rows, size_t n, const pb_pair_opts *o
     free(s.results);
     free(s.rows);
     free(s.p);
-    free(s.adjusted);
+    free(s.family);
     return status;
+}
+
+/* ---- what could have been found ---------------------------------------------------------------- */
+
+int pb_pair_least(const pb_pair_opts *o)
+{
+    const int looks = o->look[1] > o->look[0] ? 2 : 1;
+    return (int)ceil(log2(looks / o->alpha) - 1e-12);
+}
+
+/* The level of a t test of this row alone that asks for as large a t as the joint sign flips did. */
+static double level_of(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report)
+{
+    if (r->row->gating && r->look && r->pairs >= 2 && r->why != PB_PAIR_EARLY)
+        return fmin(o->alpha / report->looks, pb_t_tail(report->t[r->look - 1], r->pairs - 1));
+    return o->alpha / report->looks;
 }
 
 pb_pair_sensitivity pb_pair_sensitivity_of(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report)
 {
-    int family = r->row->gating ? report->gating : 1;
-    const pb_detector d = {r->pairs, r->sd, o->alpha / report->looks / family, log(1 + o->min_effect)};
-    return (pb_pair_sensitivity){pb_detectable(&d, o->power),
-                                 pb_pairs_needed(&d, log(1 + 2 * o->min_effect), o->power, 1000)};
+    const double delta = delta_of(r->row, o), level = o->alpha / report->looks;
+    const pb_detector d = {r->pairs, r->sd, level_of(r, o, report), delta};
+    const double flips = pb_flip_detectable(r->pairs, r->sd, level, o->power);
+    const int needed = pb_pairs_needed(&d, log(1 + 2 * pb_pair_min_effect(r->row, o)), o->power, 1000);
+    const int least = pb_pair_least(o);
+    return (pb_pair_sensitivity){fmax(pb_detectable(&d, o->power), flips), needed && needed < least ? least : needed};
 }
 
 /* ---- gates without a row ----------------------------------------------------------------------- */

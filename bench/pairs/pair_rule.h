@@ -6,55 +6,57 @@
  * negated first. Which side of a pair runs first is drawn at random.
  *
  *   dbar   mean of d
- *   delta  ln(1 + min_effect): the smallest change that matters
+ *   delta  ln(1 + minimum effect of the row): the smallest change that matters
  *   L      number of looks at the data: 2, or 1 if look[0] == look[1]
  *
- *   null hypothesis           p-value of the t test     p-value of the exact sign-flip test
- *   mean of d <= 0 (worse?)   p_worse,  Holm-adjusted   s_worse
- *   mean of d >= 0 (better?)  p_better, Holm-adjusted   s_better
- *   |mean of d| >= delta      p_same (TOST)             s_same
+ *   null hypothesis           p-value
+ *   mean of d <= 0 (worse?)   p_worse:  joint sign flips of all gating rows, step-down (pb_joint_flip)
+ *   mean of d >= 0 (better?)  p_better: the same with -d
+ *   |mean of d| >= delta      p_same: the larger one of the t test (TOST) and of the row's own sign-flip test
  *
  * The rule. The first line that applies decides:
  *
- *   verdict       t test                     sign-flip test             mean
- *   ------------  -------------------------  -------------------------  --------------
+ *   verdict       evidence                   mean
+ *   ------------  -------------------------  --------------
  *   FAILED        the candidate's values are wrong
  *   MISSING       the candidate was not measured, or neither side was and a gate requires the row
  *   INCOMPARABLE  units, machines or versions differ, or a pair has no finite ratio
- *   REGRESSED     L * p_worse  <= alpha      L * s_worse  <= alpha      dbar >=  delta
- *   IMPROVED      L * p_better <= alpha      L * s_better <= alpha      dbar <= -delta
- *   SAME          L * p_same <= alpha_same   L * s_same <= alpha_same   any
+ *   INCONCLUSIVE  fewer than look[0] pairs: not judged yet
+ *   REGRESSED     L * p_worse  <= alpha      dbar >=  delta
+ *   IMPROVED      L * p_better <= alpha      dbar <= -delta
+ *   SAME          L * p_same <= alpha_same   any
  *   INCONCLUSIVE  all other rows; pb_pair_report.more says how many pairs to add
  *
  * SAME is a positive finding: failing to find a difference gives INCONCLUSIVE.
  *
  * Looks. Every row is tested after look[0] pairs. Rows that are then INCONCLUSIVE are tested once more after look[1]
- * pairs, or after fewer if the measurement ended early. The factor L divides alpha evenly between the looks, because
- * repeated tests at an unchanged alpha raise the error rate (Armitage, McPherson and Rowe 1969). A verdict reached at
- * the first look is final and keeps the figures of that look.
+ * pairs. The factor L divides alpha evenly between the looks, because repeated tests at an unchanged alpha raise the
+ * error rate (Armitage, McPherson and Rowe 1969). A verdict reached at the first look is final and keeps the figures of
+ * that look. Any other number of pairs is not a look: pairs beyond the last look that was reached are not used, so that
+ * a comparison that ended early or is resumed is never tested more often than planned. With one look, that look spends
+ * all of alpha.
  *
  * False alarms. The probability of any false REGRESSED, among all gating rows and over both looks, is at most alpha,
- * however rows and looks depend on each other. The reason: let h gating rows be truly not slower. Up to the first false
- * rejection at a look, all h of them are still in Holm's family, so that rejection needs p <= (alpha/L)/h. A union
- * bound over h rows and L looks gives alpha (Holm 1979). Rows rejected at the first look leave the family of the
- * second, which keeps the bound (Maurer and Bretz 2013, Statistics in Biopharmaceutical Research 5:311). Rows that are
- * SAME, MISSING, FAILED or INCOMPARABLE stay in the family, so that the data do not choose its size. IMPROVED has the
- * same bound, separately.
+ * for any noise and however rows depend on each other. The reason: let h be the set of gating rows that are truly not
+ * slower. A fair coin chose the order of each pair, so for the rows of h swapping the sides of a pair changes nothing
+ * but the sign of all their differences together. Up to the first false rejection at a look, all of h is still in the
+ * family, so that rejection needs the largest statistic of h to be among the largest alpha/L of all choices of signs
+ * (Westfall and Young 1993). The looks add up. Rows rejected at the first look leave the family of the second; all
+ * other rows with figures stay in it, so that the data do not choose its size. IMPROVED has the same bound, separately.
+ * SAME is wrong with probability at most alpha_same on each row.
  *
- * The two tests. The t test is exact for normal differences and close for means of heavier-tailed ones. The sign-flip
- * test is exact for any noise if a fair coin chose the order within each pair. So a row whose noise misleads the t test
- * is still falsely REGRESSED with probability at most alpha. SAME is wrong with probability at most alpha_same on each
- * row.
+ * Few pairs. The smallest p-value of n pairs is 2^-n for the whole family. pb_pair_least() is the number of pairs below
+ * which no change can be found: 7 for one look at alpha 0.01, 8 for the first of two.
  *
  * The caller must see to two things. The order of each pair is drawn independently; with orders balanced over blocks of
- * pairs, the sign-flip test is only approximate. And whether a comparison ends early must not depend on the values
- * measured.
+ * pairs, the sign-flip test is only approximate. And how many pairs are planned, and whether a comparison ends early,
+ * must not depend on the differences measured; it may depend on how long the pairs took.
  *
- * Rows that do not gate are tested without Holm's adjustment. They affect the exit code only if FAILED or
+ * Rows that do not gate are tested alone, each as a family of one. They affect the exit code only if FAILED or
  * INCOMPARABLE. */
 #ifndef PB_PAIR_RULE_H
 #define PB_PAIR_RULE_H
-#include "bench/compare/verdict.h"
+#include "bench/compare/compare.h"
 #include "bench/stats/stats.h"
 
 typedef struct pb_pair_opts {
@@ -64,9 +66,12 @@ typedef struct pb_pair_opts {
     double alpha;
     double alpha_same; /* probability of a false SAME on one row, over all looks */
     double power;      /* probability of detection for which the detectable change is stated */
-    int look[2];       /* number of pairs; 2 <= look[0] <= look[1] <= PB_SIGN_FLIP_MAX; equal: one look */
+    /* A gating row that is neither REGRESSED nor IMPROVED is blind if its detectable change is above this share; such
+     * rows are counted in pb_pair_report.blind. 0: not asked for. */
+    double must_find;
+    int look[2]; /* number of pairs; 2 <= look[0] <= look[1] <= PB_SIGN_FLIP_MAX; equal: one look */
 } pb_pair_opts;
-#define PB_PAIR_DEFAULTS ((pb_pair_opts){0.01, 0.01, 0.05, 0.95, {12, 24}})
+#define PB_PAIR_DEFAULTS ((pb_pair_opts){0.01, 0.01, 0.05, 0.95, 0, {12, 24}})
 
 typedef struct pb_pair_row {
     const char *key, *metric;
@@ -75,6 +80,7 @@ typedef struct pb_pair_row {
     bool absent;             /* measured for the base, or required by a gate, but not measured for the candidate */
     const char *wrong;       /* why the candidate's values are wrong; NULL: they are not */
     const char *obstacle;    /* why the sides cannot be compared, such as "unit differs"; NULL: they can */
+    double min_effect;       /* smallest change that matters in this row; 0: pb_pair_opts.min_effect */
     const double *log_ratio; /* [n] ln(candidate/base) of each pair, in the order measured */
     int n;
 } pb_pair_row;
@@ -85,8 +91,9 @@ typedef struct pb_pair_row {
     X(FASTER, "significant, and large enough to matter")                                                               \
     X(EQUIVALENT, "both tests show that any change is too small to matter")                                            \
     X(SMALL, "significant, but small, and equivalence is not shown")                                                   \
-    X(UNPROVEN, "the t test finds a change that the sign-flip test does not confirm")                                  \
     X(UNCLEAR, "neither a change nor equivalence is shown")                                                            \
+    X(FEW, "so few pairs cannot show a change")                                                                        \
+    X(EARLY, "not judged yet")                                                                                         \
     X(NO_SPREAD, "too few pairs to estimate the noise, or a noise that is not finite")                                 \
     X(WRONG, "the candidate's values are wrong")                                                                       \
     X(ABSENT, "the candidate has no value")                                                                            \
@@ -105,40 +112,49 @@ typedef struct pb_pair_result {
     const pb_pair_row *row;
     pb_verdict_id id; /* one of the seven verdicts in the table at the top of this file */
     pb_pair_why why;
-    int pairs, look;     /* pairs used for the figures, and the look they are from (1 or 2); 0: no figures */
+    int pairs, look;     /* pairs used for the figures, and the look they are from (1 or 2; EARLY: 1); 0: no figures */
     double estimate, sd; /* mean (dbar) and standard deviation of d */
-    /* Confidence interval of the mean, of level 1 - 2 alpha/L (99 % by default). It excludes 0 exactly if the
-     * unadjusted t test is significant at this look. Each end, taken alone, holds at all looks together with
-     * probability 1 - alpha (repeated confidence intervals, Jennison and Turnbull 1989). */
+    /* Confidence interval of the mean by Student's t, of level 1 - 2 alpha/L (99 % by default). Each end, taken alone,
+     * holds at all looks together with probability 1 - alpha (repeated confidence intervals, Jennison and Turnbull
+     * 1989). */
     pb_interval interval;
-    /* p-value of the t test, one-sided in the direction of the estimate; p_adjusted is L times its Holm adjustment, to
-     * be compared with alpha. */
-    double p, p_adjusted;
-    double sign_p; /* p-value of the sign-flip test in the same direction; compare L * sign_p with alpha */
-    double same_p; /* the larger of p_same and s_same of the table above; compare L * same_p with alpha_same */
+    /* L times the p-value in the direction of the estimate, to be compared with alpha: of the joint sign flips for a
+     * gating row, of the row's own sign flips for another. */
+    double p_adjusted;
+    double same_p; /* p_same above; compare L * same_p with alpha_same */
     int bad_pair;  /* for NO_RATIO: index of the first pair without a finite ratio, from 0 */
+    bool blind;    /* pb_pair_opts.must_find */
 } pb_pair_result;
 
 typedef struct pb_pair_report {
     int count[PB_NVERDICTS]; /* rows per verdict: gating rows, and all FAILED and INCOMPARABLE ones */
-    int gating;              /* number of gating rows: the size of Holm's family */
+    int gating;              /* number of gating rows */
     int looks;               /* L */
     int more;                /* pairs to add to reach the next look, if a gating row is INCONCLUSIVE; else 0 */
+    bool early;              /* a row has fewer than look[0] pairs, so that it is not judged yet */
+    int blind;               /* number of blind rows (pb_pair_opts.must_find) */
+    double t[2];             /* for each look: the t that a gating row needed to be REGRESSED (pb_joint_flip) */
 } pb_pair_report;
 
 /* Fills results[0..n), in the order of the rows, and *report. Call it when the number of pairs equals a look, or when
  * no more will be measured. The results point to the rows, which must outlive them. EINVAL: an option is out of range,
- * a key and metric occurs twice, or a row has more than look[1] pairs. ENOMEM. Takes about 0.2 ms per row of 24
- * pairs. */
+ * a key and metric occurs twice, or a row has more than look[1] pairs. ENOMEM. Takes about 0.3 ms per row of 24 pairs,
+ * and 0.8 ms more per gating row with must_find. */
 pb_status pb_pair_judge(const pb_pair_row *rows, size_t n, const pb_pair_opts *o, pb_pair_result *results,
                         pb_pair_report *report);
 
 /* True if the row's verdict affects the exit code. */
 bool pb_pair_counts(const pb_pair_result *r);
 
-/* The smallest change that a row could have detected, given its standard deviation and Holm's strictest threshold.
- * Computed for the t test alone: with few pairs the sign-flip test can need more of them, since its p-value is at least
- * 2^-n. For a row without figures detectable is +inf and pairs_needed 0. Takes about 0.5 ms. */
+/* The minimum effect of a row, as a share. */
+double pb_pair_min_effect(const pb_pair_row *row, const pb_pair_opts *o);
+
+/* The smallest number of pairs with which a look can find a change: the least n with L * 2^-n <= alpha. */
+int pb_pair_least(const pb_pair_opts *o);
+
+/* The smallest change that a row could have detected, given its standard deviation: the larger one of what the t that
+ * the joint sign flips asked for would find, and of pb_flip_detectable. For a row without figures, and with too few
+ * pairs to find anything, detectable is +inf; without figures pairs_needed is 0. Takes about 0.8 ms. */
 typedef struct pb_pair_sensitivity {
     double detectable; /* smallest worsening, as a logarithm, found with probability o->power */
     int pairs_needed;  /* pairs needed to find a worsening of 2 * min_effect; 0: more than 1000 */

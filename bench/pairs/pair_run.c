@@ -177,6 +177,21 @@ static void show(const loop *l)
     fputc('\n', stderr);
 }
 
+/* Fits the plan into the time budget (pair_run.h). A tenth of the time is kept in reserve, because some pairs take
+ * longer than the first. */
+static pb_status fit_plan(const loop *l)
+{
+    pb_pair_plan *p = l->r->plan;
+    if (!(l->deadline > 0) || p->pairs_given || l->measured != 1 || l->r->folder->pairs != 1) return PB_OK;
+    const double fit = 1 + floor(0.9 * (l->deadline - pb_clock_seconds()) / pace(l));
+    if (fit >= p->rule.look[1]) return PB_OK;
+    const int pairs = fit > 2 ? (int)fit : 2;
+    PB_TRY(pb_pair_plan_set_looks(l->r->folder->dir, p, pairs, pairs));
+    fprintf(stderr, "bench: %d pairs fit into the budget: one look, after %d pairs\n", pairs, pairs);
+    pb_pair_plan_warn(p, stderr);
+    return PB_OK;
+}
+
 static bool stopped(const loop *l) { return l->late || pb_interrupted() || l->code != PB_EXIT_OK; }
 
 static pb_status measure_to_target(loop *l)
@@ -218,6 +233,7 @@ pb_status pb_pair_run_all(const pb_pair_run *r, bool *late, pb_exit *code)
         if (r->folder->pairs >= l.target || stopped(&l)) break;
         PB_TRY(measure_to_target(&l));
         if (stopped(&l)) break;
+        PB_TRY(fit_plan(&l));
     }
     *late = l.late;
     *code = l.code;

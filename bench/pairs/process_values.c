@@ -10,9 +10,7 @@
 #include <sys/stat.h>
 
 #include "bench/measure/measure.h"
-#include "bench/rows/csv_split.h"
-#include "bench/rows/renames.h"
-#include "bench/rows/series.h"
+#include "bench/rows/rows.h"
 #include "bench/stats/stats.h"
 #include "os/file.h"
 

@@ -4,7 +4,7 @@
 #define PB_PROCESS_VALUES_H
 #include <stdbool.h>
 
-#include "bench/rows/read.h"
+#include "bench/rows/rows.h"
 
 typedef struct pb_process_values {
     pb_table t;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/stats/median.h"
+#include "bench/stats/stats.h"
 #include "kernels/engine/bind.h"
 
 /* One pair of a built comparison. */
@@ -160,13 +160,11 @@ static pb_status count_missed(const simulator *m, size_t r, double change, int t
                               int *early)
 {
     pb_pair_report report;
+    const size_t from = m->o->family ? 0 : r, to = m->o->family ? m->n : r + 1;
     *missed = *early = 0;
-    for (size_t i = 0; i < m->n; i++) {
-        set_row(m, i, m->draws, m->size, 0);
-        m->judged[i].absent = i != r; /* stays in Holm's family with p = 1 */
-    }
     for (int t = 0; t < trials && *missed <= most; t++) {
-        set_row(m, r, m->draws + (size_t)t * (size_t)m->size, m->size, change);
+        const draw *d = m->draws + (size_t)t * (size_t)m->size;
+        for (size_t i = from; i < to; i++) set_row(m, i, d, m->size, i == r ? change : 0);
         PB_TRY(m->o->family ? judge(m, 0, m->n, &report) : judge(m, r, 1, &report));
         const pb_pair_result *result = &m->result[m->o->family ? r : 0];
         bool found = result->id == PB_VERDICT_REGRESSED;

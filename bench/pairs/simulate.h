@@ -20,9 +20,13 @@
  *               that effects lasting several processes stay together. All rows use the same pairs and so stay
  *               dependent. The sign of each pair is drawn, as the order is in a real comparison.
  *
- * Each comparison goes through the whole rule, with both looks and Holm's adjustment over the rows. A false alarm is a
+ * Each comparison goes through the whole rule, with both looks and the joint sign flips of all rows. A false alarm is a
  * comparison with any REGRESSED row. For the detection rate, ln(1 + inject) is added to one row at a time of the
- * resampled comparisons. The other rows stay in Holm's family with p = 1, so that they cannot help to find the change.
+ * resampled comparisons; the other rows have the noise of the same pairs, and no change.
+ *
+ * Signs are drawn by a fair coin, under which the sign-flip test is exact. So the false alarm rate of resampled
+ * comparisons is at most alpha whatever was recorded: it shows how conservative the rule is on this noise, and is no
+ * evidence that alarms on this machine are rare. That evidence is `recorded`.
  *
  * Assumptions. Future sessions resemble the recorded ones, and pairs further apart than a block are independent.
  *
@@ -79,8 +83,8 @@ typedef struct pb_simulation {
 
 /* Fills found[0..n), in the order of the rows, and *out. EINVAL: no rows; a difference is not finite; an option is out
  * of range; a session has no pair (or only one, if it is centred); all sessions together have fewer pairs than the
- * first look. ENOMEM. Takes about 0.1 ms per trial and row, twice that if the second look is needed, plus 0.2 s per
- * row. */
+ * first look. ENOMEM. Takes about 0.1 ms per trial and row, twice that if the second look is needed, plus 0.2 s per row
+ * and, in a family, per pair of rows. */
 pb_status pb_simulate(const pb_sim_row *rows, size_t n, const pb_sim_session *sessions, int nsessions,
                       const pb_sim_opts *o, pb_sim_found *found, pb_simulation *out);
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/compare/compare_render.h"
+#include "bench/compare/compare.h"
 #include "bench/pairs/simulate_files.h"
 
 enum { SHOWN = 10 };

@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/csv_split.h"
-#include "bench/rows/metric.h"
-#include "bench/rows/series.h"
+#include "bench/rows/rows.h"
 #include "os/file.h"
 
 enum { VERSION, MACHINE, SESSION, KEY, METRIC, PAIRS, RATIOS, NFIELDS };
@@ -113,7 +111,8 @@ static void add_row(reader *r)
                              .value = (double)NAN,
                              .samples = 2,
                              .status = PB_ROW_OK,
-                             .note = ""};
+                             .note = "",
+                             .commit = ""};
     if (t->n && !sorted(&t->rows[t->n - 1], &t->rows[t->n]))
         fail(r, PB_EINVAL, "not sorted by session, key and metric, or a second row of ", r->text[KEY]);
     t->n++;

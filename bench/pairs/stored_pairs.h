@@ -11,7 +11,7 @@
  * Rows are sorted by session, then key, then metric, without duplicates. */
 #ifndef PB_STORED_PAIRS_H
 #define PB_STORED_PAIRS_H
-#include "bench/rows/read.h"
+#include "bench/rows/rows.h"
 #include "bench/stats/stats.h"
 
 typedef struct pb_stored_pairs {

@@ -57,7 +57,8 @@ static int natural(const char *a, const char *b)
     return strcmp(a, b);
 }
 
-/* The index of a value in a list such as "mode=eager,graph". A value that is not in the list comes last. */
+/* Returns the index of a value in a list such as "mode=eager,graph"; for a value that is not in the list, the number of
+ * values in it. */
 static int listed(const char *variant, const char *value)
 {
     int place = 0;

@@ -28,7 +28,7 @@ struct pb_layout {
 /* Places the cases of s[0..n), all of one suite. Call pb_layout_free() also after a failure. */
 pb_status pb_layout_make(pb_layout *l, const pb_view *view, const pb_series *s, size_t n);
 void pb_layout_free(pb_layout *l);
-/* The value of an axis, or the case's name for axis "". "": the case lacks the axis. */
+/* Returns the value of an axis, "" if the case lacks it; for axis "" the case's name. */
 const char *pb_layout_label(const pb_placed *e, const char *axis);
 /* Writes the values of a variant, such as "graph fused", without the axis `without` (NULL: all axes). */
 void pb_variant_title(const pb_view *v, const pb_placed *e, const char *without, char *out, size_t n);

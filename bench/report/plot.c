@@ -7,14 +7,14 @@
 #include <unistd.h>
 
 #include "bench/report/layout.h"
-#include "bench/report/plot_impl.h"
+#include "bench/report/gnuplot.h"
 #include "os/draft.h"
 #include "os/file.h"
 #include "os/text.h"
 
 enum { MOST_SCRIPT = 1 << 20 };
 
-/* ---- data -------------------------------------------------------------------------------------- */
+/* ---- writing the data of a figure -------------------------------------------------------------- */
 
 void pb_plot_plain(char *s)
 {
@@ -23,7 +23,7 @@ void pb_plot_plain(char *s)
         if (*s == '"' || *s == '\\' || *s == '`' || *s == '\'') *s = '_';
 }
 
-/* The series of a case in the view's first metric. NULL: no series with status ok. */
+/* Returns the series of a case in the view's first metric. NULL: it has no series of status ok. */
 static const pb_series *figure_of(const pb_layout *l, const pb_placed *e, const pb_series_set *set)
 {
     const pb_series *s = pb_series_find(set, e->key, l->view->metrics[0].metric);
@@ -88,13 +88,14 @@ static int write_data(FILE *f, const pb_layout *l, const pb_series_set *set)
             if (s) fprintf(f, " %.9g %.9g %.9g", s->median, s->min, s->max);
             else if (used[a]) fprintf(f, " NaN NaN NaN");
         }
-        while (i < l->n && l->order[i]->row == row) i++; /* skips variants beyond PB_LAYOUT_VARIANTS */
+        /* skips cases of this row whose variant exceeds PB_LAYOUT_VARIANTS */
+        while (i < l->n && l->order[i]->row == row) i++;
         fputc('\n', f);
     }
     return variants;
 }
 
-/* ---- a figure ---------------------------------------------------------------------------------- */
+/* ---- choosing a figure and its script ---------------------------------------------------------- */
 
 /* The figures that are not drawn from the tables of a suite. Each has its own data and script. */
 static const struct special {
@@ -124,14 +125,20 @@ typedef struct figure {
 
 static void free_figure(figure *fig) { free(fig->script), free(fig->out); }
 
-static pb_status built_in(figure *fig, bool *found)
+const char *pb_plot_script_text(const char *name)
 {
     const pb_plot_script *s = pb_plot_scripts;
-    while (s->name && strcmp(s->name, fig->name) != 0) s++;
-    *found = s->name != NULL;
+    while (s->name && strcmp(s->name, name) != 0) s++;
+    return s->text;
+}
+
+static pb_status built_in(figure *fig, bool *found)
+{
+    const char *text = pb_plot_script_text(fig->name);
+    *found = text != NULL;
     if (!*found) return PB_OK;
-    fig->script_n = strlen(s->text);
-    fig->script = strdup(s->text);
+    fig->script_n = strlen(text);
+    fig->script = strdup(text);
     return fig->script ? PB_OK : pb_fail(PB_ENOMEM, "plot: no memory");
 }
 
@@ -179,7 +186,7 @@ static pb_status choose_special(figure *fig)
     return found ? PB_OK : no_script(fig, "no figure of this name");
 }
 
-/* ---- drawing ----------------------------------------------------------------------------------- */
+/* ---- drawing and writing the picture ----------------------------------------------------------- */
 
 static pb_status name_output(figure *fig)
 {

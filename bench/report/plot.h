@@ -5,7 +5,7 @@
  * other scripts. A script gets these gnuplot variables:
  *
  *   data     the data file. "variants": a line per case: a label, then for each variant its median, least and greatest
- *            process in seconds (NaN: no value). For the other figures see plot_impl.h
+ *            process in seconds (NaN: no value). For the other figures see gnuplot.h
  *   out      the file to write
  *   term     "svg" or "png"
  *   variants the number of variants, or of lines
@@ -16,7 +16,7 @@
 #define PB_PLOT_H
 #include <stdio.h>
 
-#include "bench/rows/exits.h"
+#include "bench/rows/rows.h"
 
 typedef struct pb_plot_opts {
     const char *figure;  /* "variants", "crossover" or "attention"; NULL: "variants" */

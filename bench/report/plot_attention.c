@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/attention_crossover.h"
-#include "bench/report/plot_impl.h"
+#include "bench/derived/derived.h"
+#include "bench/report/gnuplot.h"
 #include "bench/text/text.h"
 
 typedef struct point {
@@ -47,7 +47,7 @@ static bool point_of(const pb_series_set *set, const pb_series *s, point *out)
     return true;
 }
 
-/* The number of points of the line that begins at p[i]. */
+/* Returns the number of points of the line that begins with point p[i]; the points are sorted by line. */
 static int length(const point *p, int i, int n)
 {
     int k = i;

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/graph_gain.h"
-#include "bench/report/plot_impl.h"
+#include "bench/derived/derived.h"
+#include "bench/report/gnuplot.h"
 #include "bench/text/text.h"
 
 typedef struct point {

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/report/plot_impl.h"
+#include "bench/report/gnuplot.h"
 #include "os/disk.h"
 #include "os/file.h"
 

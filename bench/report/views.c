@@ -1,4 +1,4 @@
-/* views.c - the layouts of the suites' tables, and the code that fills and prints them. */
+/* views.c - defines the layout of each suite's tables, and fills and prints the tables. */
 #include "bench/report/views.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/report/layout.h"
-#include "bench/text/markup.h"
+#include "bench/text/text.h"
 
 static const pb_view views[] = {
     {"backward", .rows = {"model", "tuning", "batch", "seq"},
@@ -55,7 +55,7 @@ const pb_view *pb_view_of(const char *key)
     return &plain;
 }
 
-/* ---- cells ------------------------------------------------------------------------------------- */
+/* ---- cells and their footnotes ----------------------------------------------------------------- */
 
 /* Returns the number of the footnote with this text, and adds the footnote if the text is new. 0: the list is full. */
 static int footnote(pb_report_page *p, const char *text)
@@ -107,7 +107,7 @@ void pb_view_cell(pb_report_page *p, const char *key, const char *metric, bool r
     }
 }
 
-/* ---- tables ------------------------------------------------------------------------------------ */
+/* ---- printing the tables of a suite ------------------------------------------------------------ */
 
 enum { CELL = 160 };
 
@@ -171,7 +171,8 @@ static pb_status print_variants(pb_report_page *p, const pb_layout *l, int metri
 }
 
 typedef struct ratio_column {
-    int ratio, over, under; /* index into view->ratios; variants of the numerator and of the denominator */
+    /* ratio: index into view->ratios; over, under: variants of the numerator and the denominator */
+    int ratio, over, under;
 } ratio_column;
 
 /* Finds the pairs of variants that differ only in the axis of a ratio. Returns their number, at most max. */
@@ -193,7 +194,7 @@ static int find_ratios(const pb_layout *l, ratio_column *out, int max)
     return n;
 }
 
-/* The value of the view's first metric in the case of this row and variant. NaN: no value with status ok. */
+/* Returns the value of the view's first metric in the case at this row and variant. NaN: no value of status ok. */
 static double value_at(const pb_report_page *p, const pb_layout *l, int row, int variant)
 {
     for (int i = 0; i < l->n; i++) {

@@ -1,8 +1,8 @@
 /* views.h - the layout of each suite's tables in a report, and the functions that print them. */
 #ifndef PB_VIEWS_H
 #define PB_VIEWS_H
-#include "bench/rows/series.h"
-#include "bench/text/grid.h"
+#include "bench/rows/rows.h"
+#include "bench/text/text.h"
 
 enum { PB_VIEW_VARIANTS = 3, PB_VIEW_METRICS = 16, PB_VIEW_RATIOS = 4, PB_VIEW_ROWS = 6 };
 

@@ -1,10 +1,11 @@
 /* case.c - cases and their keys: suite/name?axis=value&..., with the axes sorted by name. */
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/rows.h"
+#include "bench/rows/row.h"
 
 /* True if s[0..n) may be a part of a key: 1 to PB_AXIS_TEXT - 1 characters, without white space, control characters and
  * the characters that separate the parts of a key (/ ? & =), the items of a list (,) and CSV fields (, "). */
@@ -78,8 +79,8 @@ pb_status pb_case_set(pb_case *c, const char *axis, const char *value)
     return PB_OK;
 }
 
-/* Appends text to key at *n and advances *n; cuts off what does not fit. Not written with snprintf(), which is slower:
- * the reader of results.csv rebuilds every distinct key here, and spent a sixth of its time in it. */
+/* Appends text to key at *n and advances *n; cuts off what does not fit. It does not use snprintf(), in which the
+ * reader of results.csv spent a sixth of its time, because it rebuilds every distinct key. */
 static void put(char key[PB_KEY_TEXT], size_t *n, const char *text)
 {
     const size_t len = strlen(text), room = PB_KEY_TEXT - 1 - *n, take = len < room ? len : room;
@@ -102,7 +103,8 @@ void pb_case_finish(pb_case *c)
     c->key[n] = 0;
 }
 
-/* Copies [from, end) to out if it may be a part of a key. `end` NULL: the separator was not found. */
+/* Copies the characters [from, end) to out. EINVAL: they contain a character that keys do not allow, or `end` is NULL
+ * because no separator was found. */
 static pb_status take(const char *key, const char *from, const char *end, char *out)
 {
     if (!end || !word_ok(from, (size_t)(end - from)))
@@ -134,4 +136,9 @@ pb_status pb_case_parse(const char *key, pb_case *out)
         return pb_fail(PB_EINVAL, "'%.200s' is not a valid key; the valid form is %s", key, c.key);
     *out = c;
     return PB_OK;
+}
+
+bool pb_key_matches(const char *pattern, const char *key)
+{
+    return strpbrk(pattern, "*?[") ? fnmatch(pattern, key, 0) == 0 : strstr(key, pattern) != NULL;
 }

@@ -1,4 +1,4 @@
-/* csv_split.c - feeds libcsv block by block. */
+/* csv_split.c - reads a CSV stream block by block, and passes the blocks to libcsv. */
 #include "bench/rows/csv_split.h"
 
 #include <csv.h>

@@ -21,6 +21,13 @@ static const pb_metric_bound bounds[] = {
 #include "bench/rows/metrics.def"
 };
 
+enum { fewer, listed };         /* the values of `rule` */
+enum { nothing, isa, threads }; /* the values of `depends`, in the order of pb_exact_depends */
+static const pb_exact_counter exact[] = {
+#define EXACT(metric, rule, depends) {#metric, (rule) == listed, (pb_exact_depends)(depends)},
+#include "bench/rows/metrics.def"
+};
+
 static const struct counter {
     const char *metric;
     double share;
@@ -75,6 +82,13 @@ double pb_metric_bound_of(const char *metric, const char *dtype)
 bool pb_metric_bound_keeps(const pb_metric_bound *b, double base, double x)
 {
     return b->relative ? fabs(x - base) <= b->limit * fabs(base) : x <= b->limit;
+}
+
+const pb_exact_counter *pb_exact_find(const char *metric)
+{
+    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
+        if (!strcmp(exact[i].metric, metric)) return &exact[i];
+    return NULL;
 }
 
 double pb_counter_share(const char *metric)

@@ -1,5 +1,5 @@
 /* metric.h - looks up what metrics.def defines: the unit and better direction of every metric, whether baselines store
- * it, the bounds of correctness metrics, and which metrics are counters. */
+ * it, the bounds of correctness metrics, and which metrics are exact counters or other counters. */
 #ifndef PB_METRIC_H
 #define PB_METRIC_H
 #include <stdbool.h>
@@ -10,7 +10,7 @@ typedef struct pb_metric {
 } pb_metric;
 extern const pb_metric pb_metrics[];               /* in the order of metrics.def; ends with a NULL name */
 const pb_metric *pb_metric_find(const char *name); /* NULL: no such metric */
-/* True if baselines store the metric even where it does not gate. Those that metrics.def does not name are stored. */
+/* True if baselines store the metric even where it does not gate. A metric that metrics.def does not have is stored. */
 bool pb_metric_stored(const char *name);
 
 typedef struct pb_metric_bound {
@@ -25,6 +25,16 @@ const pb_metric_bound *pb_metric_bound_find(const char *key, const char *metric)
 double pb_metric_bound_of(const char *metric, const char *dtype);
 /* True if x is within the bound. `base` is used by a relative bound only. False if x is NaN. */
 bool pb_metric_bound_keeps(const pb_metric_bound *b, double base, double x);
+
+/* An exact counter: a line EXACT of metrics.def, which explains the members. */
+typedef enum pb_exact_depends { PB_EXACT_ON_NOTHING, PB_EXACT_ON_ISA, PB_EXACT_ON_THREADS } pb_exact_depends;
+typedef struct pb_exact_counter {
+    const char *metric;
+    bool listed; /* a digest of a list; false: a larger number is worse */
+    pb_exact_depends depends;
+} pb_exact_counter;
+/* NULL: the metric is not an exact counter. */
+const pb_exact_counter *pb_exact_find(const char *metric);
 
 /* The fraction of the base's value by which a counter may differ before a comparison reports it. -1: the metric is not
  * a counter. */

@@ -178,7 +178,7 @@ static void on_line(int terminator, void *self)
     r->field = 0;
 }
 
-/* Feeds the parser line by line, so that it meets no partial row at the end. */
+/* Feeds the parser one complete line at a time, so that it never sees a partial row at the end of the file. */
 static pb_status parse(reader *r, const char *text, size_t n)
 {
     struct csv_parser csv;
@@ -228,13 +228,13 @@ void pb_processes_free(pb_processes *p)
     *p = (pb_processes){0};
 }
 
-/* ---- resuming --------------------------------------------------------------------------------------- */
+/* ---- cutting the file when a run is resumed --------------------------------------------------------- */
 
 pb_status pb_processes_cut(const char *dir, pb_processes *p, int next)
 {
     char *path;
-    /* The last row stays if it belongs to a part of process `next`: then no process has ended that is still to be
-     * measured. */
+    /* Rows are removed only if process `next` has ended. Otherwise the last row may belong to an interrupted part of
+     * process `next`, and it stays. */
     if (p->ended > next) {
         p->size = next ? p->row[next - 1].size : p->header;
         p->n = p->ended = next;
@@ -245,7 +245,7 @@ pb_status pb_processes_cut(const char *dir, pb_processes *p, int next)
     return s;
 }
 
-/* ---- the rows of throttled processes ---------------------------------------------------------------- */
+/* ---- marking the rows of throttled processes -------------------------------------------------------- */
 
 static pb_status mark(pb_table *t, pb_row *r, const pb_process_end *end)
 {

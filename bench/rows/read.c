@@ -19,7 +19,7 @@
 
 enum { BLOCK = 64 << 10, IGNORED = -1 };
 
-typedef enum kind { KIND_str, KIND_i64, KIND_f64, KIND_status } kind;
+typedef enum kind { KIND_str, KIND_opt, KIND_i64, KIND_f64, KIND_status } kind;
 static const struct column {
     const char *name;
     kind kind;
@@ -34,10 +34,11 @@ enum { NCOLUMNS = sizeof columns / sizeof *columns };
 typedef struct reader {
     pb_table *t;
     struct csv_parser csv;
-    pb_status status;      /* the first failure; later input is ignored */
-    size_t line, row_line; /* line being fed; line on which the current row began (a quoted field may hold newlines) */
-    bool header_done, cut; /* cut: the input so far does not end with a newline */
-    int nfields, field;    /* fields of the header; fields of the current row so far */
+    pb_status status; /* the first failure; later input is ignored */
+    /* line: line being fed; row_line: line on which the current row began (a quoted field may hold newlines) */
+    size_t line, row_line;
+    bool header_done, cut;      /* cut: the input so far does not end with a newline */
+    int nfields, field;         /* nfields: fields of the header; field: fields of the current row so far */
     int column[PB_COLUMNS_MAX]; /* header position -> index into columns, or IGNORED */
     const char
         *last[NCOLUMNS]; /* interned text of the previous row: most columns repeat it, so the lookup is skipped */
@@ -46,12 +47,12 @@ typedef struct reader {
     struct {
         const char *was, *is;
     } renamed_key;           /* the last translated key: in bench_version 1 and now; NULL: none yet */
-    size_t capacity, nslots; /* of t->rows; of slots, a power of two */
+    size_t capacity, nslots; /* capacity: of t->rows; nslots: of `slots`, a power of two */
     struct slot {
-        uint32_t row, hash;       /* row: index into t->rows + 1, 0: free slot. hash: avoids comparing most rows */
+        uint32_t row, hash;       /* row: 1 + the index into t->rows; 0: free slot. hash: avoids comparing most rows */
     } * slots;                    /* hash table over (key, metric, process, run_id), to find duplicates */
-    pb_row row;                   /* the current row; its status is PB_ROW_STATUSES if status.def does not have it: */
-    char no_status[PB_AXIS_TEXT]; /* begin of the text of such a status */
+    pb_row row;                   /* the current row; status PB_ROW_STATUSES: status.def does not have the text */
+    char no_status[PB_AXIS_TEXT]; /* first characters of a status that status.def does not have */
 } reader;
 
 /* Records the first failure. `detail` may be text from the file, so only its first 127 bytes are shown. */
@@ -60,7 +61,7 @@ static void fail(reader *r, pb_status s, const char *what, const char *detail)
     if (r->status == PB_OK) r->status = pb_fail(s, "%s:%zu: %s%.127s", r->t->path, r->row_line, what, detail);
 }
 
-/* ---- fields ------------------------------------------------------------------------------------ */
+/* ---- parsing the header and the fields --------------------------------------------------------- */
 
 static void header_field(reader *r, const char *text)
 {
@@ -77,16 +78,6 @@ static void header_field(reader *r, const char *text)
     if (found == IGNORED) r->t->ignored++;
 }
 
-static void header_end(reader *r)
-{
-    for (int c = 0; c < NCOLUMNS; c++) {
-        bool found = false;
-        for (int i = 0; i < r->nfields; i++) found |= r->column[i] == c;
-        if (!found) fail(r, PB_EINVAL, "the header lacks the column ", columns[c].name);
-    }
-    r->header_done = true;
-}
-
 static void set_text(reader *r, int c, char *text, size_t n)
 {
     bool is_note = columns[c].offset == offsetof(pb_row, note);
@@ -99,6 +90,17 @@ static void set_text(reader *r, int c, char *text, size_t n)
         if (!r->last[c]) fail(r, PB_ENOMEM, "out of memory", "");
     }
     memcpy((char *)&r->row + columns[c].offset, &r->last[c], sizeof r->last[c]);
+}
+
+static void header_end(reader *r)
+{
+    for (int c = 0; c < NCOLUMNS; c++) {
+        bool found = false;
+        for (int i = 0; i < r->nfields; i++) found |= r->column[i] == c;
+        if (!found && columns[c].kind == KIND_opt) set_text(r, c, (char[1]){0}, 0);
+        else if (!found) fail(r, PB_EINVAL, "the header lacks the column ", columns[c].name);
+    }
+    r->header_done = true;
 }
 
 static void set_integer(reader *r, int c, const char *text)
@@ -126,7 +128,8 @@ static void set_number(reader *r, int c, const char *text)
     memcpy((char *)&r->row + columns[c].offset, &v, sizeof v);
 }
 
-/* check_row() rejects a status that does not exist, after it has checked the columns before it. */
+/* Stores the row's status. An unknown status is kept as PB_ROW_STATUSES, and check_row() rejects it after it has
+ * checked the preceding columns. */
 static void set_status(reader *r, char *text)
 {
     r->row.status = PB_ROW_STATUSES;
@@ -147,7 +150,8 @@ static void on_field(void *bytes, size_t n, void *self)
     } else if (r->field < r->nfields && r->column[r->field] != IGNORED) {
         int c = r->column[r->field];
         switch (columns[c].kind) {
-        case KIND_str: set_text(r, c, text, n); break;
+        case KIND_str:
+        case KIND_opt: set_text(r, c, text, n); break;
         case KIND_i64: set_integer(r, c, text); break;
         case KIND_f64: set_number(r, c, text); break;
         case KIND_status: set_status(r, text); break;
@@ -156,7 +160,7 @@ static void on_field(void *bytes, size_t n, void *self)
     r->field++;
 }
 
-/* ---- emitting rows ----------------------------------------------------------------------------- */
+/* ---- checking and storing rows ----------------------------------------------------------------- */
 
 static bool one_of(const char *text, const char *const *words)
 {
@@ -232,7 +236,7 @@ static bool same_identity(const pb_row *a, const pb_row *b)
     return a->key == b->key && a->metric == b->metric && a->process == b->process && a->run_id == b->run_id;
 }
 
-/* The slot that holds a row with the identity of `row`, or the free slot where `row` belongs. */
+/* Returns the slot that holds a row with the identity of `row`, or the free slot where `row` must be stored. */
 static struct slot *slot_of(const reader *r, const pb_row *row, uint32_t hash)
 {
     size_t i = hash & (r->nslots - 1);
@@ -308,7 +312,7 @@ static void on_row(int terminator, void *self)
     r->row_line = r->line + 1;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------- */
+/* ---- reading the whole file -------------------------------------------------------------------- */
 
 static pb_status open_reader(reader *r, pb_table *t, const char *name)
 {

@@ -2,7 +2,8 @@
  *
  * The file is read completely or not at all: the first fault fails the read, with a message that names file and line.
  *
- * The header must name every column of columns.def, in any order. Other columns are ignored and counted. Blank lines,
+ * The header must name every column of columns.def, in any order; those of type opt may be missing, and are then empty.
+ * Other columns are ignored and counted. Blank lines,
  * CRLF and a byte order mark are accepted. These are faults:
  *   - an empty file, NUL bytes, a last line without a newline (the file was cut off);
  *   - an unclosed or misplaced quote, a wrong number of fields, a field longer than PB_FIELD_MAX bytes;
@@ -12,7 +13,7 @@
  *   - two rows with equal key, metric, process and run_id. */
 #ifndef PB_READ_H
 #define PB_READ_H
-#include "bench/rows/rows.h"
+#include "bench/rows/row.h"
 #include "bench/rows/strings.h"
 
 enum { PB_FIELD_MAX = 64 << 10, PB_COLUMNS_MAX = 256, PB_PATH_TEXT = 1024 };
@@ -23,6 +24,7 @@ typedef struct pb_table {
     char path[PB_PATH_TEXT]; /* the file that was read */
     pb_row *rows;
     size_t n;
+    size_t kept;                /* the last rows, of kept sessions that were added to a baseline (kept_sessions.h) */
     size_t ignored;             /* number of unknown columns */
     pb_strings *strings, *keys; /* own the rows' text; `keys` holds the column `key` */
 } pb_table;

@@ -1,4 +1,4 @@
-/* renames.c - looks names of bench_version 1 up in renames.def. */
+/* renames.c - translates names of bench_version 1 into the current ones with the tables of renames.def. */
 #include "bench/rows/renames.h"
 
 #include <stdio.h>
@@ -40,8 +40,8 @@ const char *pb_renamed_column(const char *name) { return present(columns, name);
 const char *pb_renamed_metric(const char *name) { return present(metrics, name); }
 const char *pb_renamed_axis(const char *name) { return present(axes, name); }
 
-/* True if the key begins with `beginning`, and a component of the key ends there: a component ends with '/' or '-', or
- * before '?', or at the end of the key. */
+/* True if the key begins with `beginning` and that beginning is whole: it ends with '/' or '-', or '?' or the end of
+ * the key follows it. */
 static bool begins(const char *key, const char *beginning)
 {
     const size_t n = strlen(beginning);

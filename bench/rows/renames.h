@@ -2,7 +2,7 @@
  * between the two: a value of version 1 means the same in version 2, so rows of both can be compared. */
 #ifndef PB_RENAMES_H
 #define PB_RENAMES_H
-#include "bench/rows/rows.h"
+#include "bench/rows/row.h"
 
 #define PB_RENAMED_VERSION "1" /* the bench_version whose names are translated */
 

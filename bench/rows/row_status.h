@@ -1,9 +1,9 @@
-/* row_status.h - what became of a row (status.def): the values of the column status. */
+/* row_status.h - the statuses of rows (status.def), such as ok or wrong: the values of the column `status`. */
 #ifndef PB_ROW_STATUS_H
 #define PB_ROW_STATUS_H
 #include <stdbool.h>
 
-/* From the least to the most severe, so that two of them can be compared with < and >. */
+/* The statuses from the least to the most severe, so that < and > compare their severity. */
 typedef enum pb_row_status {
 #define STATUS(id, name, class, what) PB_ROW_##id,
 #include "bench/rows/status.def"
@@ -22,6 +22,6 @@ extern const pb_row_status_line pb_row_statuses[PB_ROW_STATUSES]; /* in the orde
 
 static inline const char *pb_row_status_name(pb_row_status s) { return pb_row_statuses[s].name; }
 static inline pb_row_class pb_row_class_of(pb_row_status s) { return pb_row_statuses[s].class; }
-/* The status of this name. False: status.def has none, and *out is unchanged. */
+/* Finds the status of this name. False: status.def has no such status; *out is then unchanged. */
 bool pb_row_status_find(const char *name, pb_row_status *out);
 #endif

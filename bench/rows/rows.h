@@ -1,56 +1,29 @@
-/* rows.h - cases, the keys that identify them, and the rows of results.csv. */
+/* rows.h - the public header of bench/rows: the rows of results.csv, and how they are written, read and joined.
+ *
+ *   row.h         cases, the keys that identify them, and the row, with a member for each column
+ *   row_status.h  what became of a row: the values of the column status
+ *   metric.h      unit, better direction and bounds of every metric
+ *   write_csv.h   creates results.csv and samples.csv, and appends rows
+ *   read.h        reads results.csv or a stored baseline into a table
+ *   processes.h   processes.csv: what became of each process of a run
+ *   series.h      joins the rows of a table over processes and sessions, one series per key and metric
+ *   renames.h     translates names of older result files
+ *   tables.h      the columns of results.csv as an array, for help texts
+ *   csv_split.h   splits other CSV files into fields
+ *   strings.h     interned strings
+ *   exits.h       the exit codes of bench */
 #ifndef PB_BENCH_ROWS_H
 #define PB_BENCH_ROWS_H
-#include <stdbool.h>
-
+#include "bench/rows/csv_split.h"
 #include "bench/rows/exits.h"
+#include "bench/rows/metric.h"
+#include "bench/rows/processes.h"
+#include "bench/rows/read.h"
+#include "bench/rows/renames.h"
+#include "bench/rows/row.h"
 #include "bench/rows/row_status.h"
-
-/* Increment it when a metric changes its meaning: rows of older versions are then not compared. Version 2 changed names
- * only; rows of version 1 are translated when they are read (renames.h). */
-#define PB_BENCH_VERSION "2"
-
-/* ---- keys and cases (case.c) ------------------------------------------------------------------ */
-
-/* The most axes of a case; bytes of a name or value, and of a key, both with the final NUL. */
-enum { PB_CASE_AXES = 20, PB_AXIS_TEXT = 64, PB_KEY_TEXT = 512 };
-
-typedef struct pb_axis {
-    char name[PB_AXIS_TEXT], value[PB_AXIS_TEXT];
-} pb_axis;
-
-/* One point of a suite's grid: a value for every axis of the suite. */
-typedef struct pb_case {
-    char suite[PB_AXIS_TEXT], name[PB_AXIS_TEXT]; /* for example "backward" and "step" */
-    int n;                                        /* axes in use */
-    pb_axis axes[PB_CASE_AXES];                   /* sorted by name */
-    char key[PB_KEY_TEXT];                        /* suite/name?axis=value&...; written by pb_case_finish() */
-} pb_case;
-
-/* The value of an axis. NULL: the case does not have this axis. */
-const char *pb_case_get(const pb_case *c, const char *axis);
-/* True if the case has this axis with this value. */
-bool pb_case_is(const pb_case *c, const char *axis, const char *value);
-/* Reads the value of an axis as a decimal integer. EINVAL: the case lacks the axis, or the value is not an integer. */
-pb_status pb_case_int(const pb_case *c, const char *axis, long *out);
-/* Adds an axis, or replaces its value. EINVAL: a character that keys cannot hold, too many axes, or a key that becomes
- * too long. Call pb_case_finish() after the last axis. */
-pb_status pb_case_set(pb_case *c, const char *axis, const char *value);
-/* Writes c->key from the suite, the name and the axes. */
-void pb_case_finish(pb_case *c);
-/* Splits a key into a case. EINVAL: not a key as pb_case_finish() writes it, for example with unsorted axes. */
-pb_status pb_case_parse(const char *key, pb_case *out);
-
-/* ---- rows (write_csv.c writes them, read.c reads them) ------------------------------------------ */
-
-#define PB_COL_str    const char *
-#define PB_COL_i64    long long
-#define PB_COL_f64    double
-#define PB_COL_status pb_row_status
-/* One line of results.csv: a member for each line of columns.def. The row does not own its strings. */
-typedef struct pb_row {
-#define COL(type, name, doc) PB_COL_##type name;
-#include "bench/rows/columns.def"
-#undef COL
-} pb_row;
+#include "bench/rows/series.h"
+#include "bench/rows/strings.h"
+#include "bench/rows/tables.h"
+#include "bench/rows/write_csv.h"
 #endif

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "bench/rows/metric.h"
-#include "bench/stats/median.h"
-#include "bench/stats/trend.h"
+#include "bench/stats/stats.h"
 
 static int row_order(const void *a, const void *b)
 {
@@ -57,6 +56,7 @@ static const char *refutation(const pb_row *r)
 typedef struct figures {
     double *all, *value; /* values of the series; values of the current session */
     pb_session *session; /* the first free element of the set's sessions */
+    const pb_row *kept;  /* the table's first row of a kept session */
 } figures;
 
 /* Adds one row to the series. `r` is the series' first row that is not throttled; *mine and *all are the numbers of
@@ -85,6 +85,14 @@ static void refute(pb_series *s, const pb_row *const *row, size_t n)
     }
 }
 
+/* pb_series.scatter of n values, n >= 1. room: n doubles. */
+static double scatter_of(const pb_series *s, const double *value, int n, double *room)
+{
+    for (int i = 0; i < n; i++) room[i] = value[i] > 0 ? log(value[i]) : (double)NAN;
+    const pb_sample logs = pb_sample_of(room, n);
+    return s->sessions > 1 || pb_stored(s->run_id) || isinf(logs.sd) ? (double)NAN : logs.sd * logs.sd;
+}
+
 /* Joins row[0..n), which have one key and metric and are sorted by session. Fills the first `sessions` elements of
  * f.session. */
 static pb_series join(const pb_row *const *row, size_t n, figures f)
@@ -96,6 +104,7 @@ static pb_series join(const pb_row *const *row, size_t n, figures f)
                    .unit = r->unit,
                    .better = r->better,
                    .machine_id = r->machine_id,
+                   .host = r->host,
                    .bench_version = r->bench_version,
                    .run_id = row[0]->run_id,
                    .status = r->status,
@@ -103,7 +112,8 @@ static pb_series join(const pb_row *const *row, size_t n, figures f)
                    .session = f.session,
                    .median = none,
                    .min = none,
-                   .max = none};
+                   .max = none,
+                   .scatter = none};
     int figures_n = 0, mine = 0; /* values of the series; of the current session */
     s.trend = trend_of(row, n, f.all);
     for (size_t i = 0; i < n; i++) {
@@ -111,11 +121,13 @@ static pb_series join(const pb_row *const *row, size_t n, figures f)
         s.throttled += left_out;
         if (!left_out) count(&s, row[i], r, f, &mine, &figures_n);
         if (!mine || (i + 1 < n && row[i + 1]->run_id == row[i]->run_id)) continue;
-        f.session[s.sessions++] = (pb_session){row[i]->run_id, pb_median(f.value, mine)};
+        f.session[s.sessions++] =
+            (pb_session){row[i]->run_id, pb_median(f.value, mine), row[i]->host, row[i] >= f.kept};
         mine = 0;
     }
     refute(&s, row, n);
     if (!figures_n) return s;
+    s.scatter = scatter_of(&s, f.all, figures_n, f.value);
     s.median = pb_median(f.all, figures_n); /* also sorts f.all */
     s.min = f.all[0];
     s.max = f.all[figures_n - 1];
@@ -149,7 +161,7 @@ pb_status pb_series_make(const pb_table *t, pb_series_set *out)
 {
     const pb_row **rows = malloc((t->n + 1) * sizeof *rows);
     figures f = {malloc((t->n + 1) * sizeof *f.all), malloc((t->n + 1) * sizeof *f.value),
-                 malloc((t->n + 1) * sizeof *f.session)};
+                 malloc((t->n + 1) * sizeof *f.session), t->rows + (t->n - t->kept)};
     *out = (pb_series_set){malloc((t->n + 1) * sizeof *out->s), 0, f.session};
     pb_status s = rows && f.all && f.value && f.session && out->s
                       ? fill(t, rows, f, out)
@@ -193,7 +205,9 @@ const char *pb_newest_session(const pb_series_set *set, size_t from, size_t to)
     const char *newest = "";
     for (size_t i = from; i < to; i++) {
         const pb_series *s = &set->s[i];
-        const char *last = s->sessions ? s->session[s->sessions - 1].run_id : "";
+        int n = s->sessions;
+        while (n && s->session[n - 1].kept) n--;
+        const char *last = n ? s->session[n - 1].run_id : "";
         if (last != newest && strcmp(last, newest) > 0) newest = last;
     }
     return newest;

@@ -14,13 +14,15 @@ enum { PB_ENOUGH_PROCESSES = 3 };
 typedef struct pb_session {
     const char *run_id;
     double value;
+    const char *host; /* of the session's first row: who measured it (bench/machine/host_identity.h) */
+    bool kept;        /* a kept session, not one of the baseline (bench/compare/kept_sessions.h) */
 } pb_session;
 
 /* All rows of one key and metric. The strings belong to the table, `session` to the pb_series_set. Rows with status
  * throttled are used only if all rows are throttled. */
 typedef struct pb_series {
     const char *key, *metric, *unit, *better;
-    const char *machine_id, *bench_version, *run_id; /* of its first row */
+    const char *machine_id, *host, *bench_version, *run_id; /* of its first row */
     pb_row_status status;      /* the most severe of its processes; of a stored baseline, the newest session's.
                                   PB_ROW_THROTTLED: all rows are throttled */
     const char *note;          /* of the row that has this status */
@@ -33,7 +35,9 @@ typedef struct pb_series {
     int sessions;              /* sessions with at least one value */
     const pb_session *session; /* [sessions], oldest first: run_ids begin with the time */
     double median, min, max;   /* over all processes; stored: over the sessions. NaN: no value */
-    double trend; /* fraction by which the first third of the samples is slower than the last third (trend.h), the
+    double scatter; /* variance of the logarithms over the processes of a run. NaN: the rows are stored, of several
+                       sessions or of one process, or a value is <= 0 */
+    double trend;   /* fraction by which the first third of the samples is slower than the last third (trend.h), the
                      median over processes: 0 unless at least half of them have a trend */
 } pb_series;
 
@@ -69,7 +73,8 @@ static inline bool pb_key_of(const char *key, const char *suite)
 /* The index after the last series of the suite whose series begin at index `from`. */
 size_t pb_suite_end(const pb_series_set *set, size_t from);
 
-/* The run_id of the newest session that has a value in the series [from, to). "": no series of them has a value. */
+/* The run_id of the newest session that has a value in the series [from, to), kept sessions excepted: they hold only
+ * rows that the candidate has, so they do not show what it lacks. "": no series of them has a value. */
 const char *pb_newest_session(const pb_series_set *set, size_t from, size_t to);
 
 /* The run_id of every row of a stored baseline begins with this prefix. A stored baseline has one row per key, metric

@@ -61,7 +61,7 @@ static uint32_t hash_of(const char *p, size_t n)
     return (uint32_t)(h >> 32);
 }
 
-/* The slot that holds p[0..n), or the free slot where it belongs. */
+/* Returns the slot that holds the string p[0..n), or the free slot where it must be stored. */
 static slot *place(const pb_strings *s, const char *p, size_t n, uint32_t hash)
 {
     for (size_t i = hash & (s->nslots - 1);; i = (i + 1) & (s->nslots - 1)) {

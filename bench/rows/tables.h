@@ -3,9 +3,9 @@
 #define PB_TABLES_H
 #include "os/status.h"
 
-typedef struct pb_column {
+typedef struct pb_csv_column {
     const char *name, *type, *what;
-} pb_column;
-extern const pb_column pb_columns[]; /* in the order of columns.def; ends with a NULL name */
+} pb_csv_column;
+extern const pb_csv_column pb_columns[]; /* in the order of columns.def; ends with a NULL name */
 
 #endif

@@ -13,7 +13,7 @@
 #include "os/draft.h"
 #include "os/file.h"
 
-/* ---- text output ------------------------------------------------------------------------------- */
+/* ---- formatting fields and rows ---------------------------------------------------------------- */
 
 void pb_csv_text(FILE *f, const char *s)
 {
@@ -26,17 +26,23 @@ void pb_csv_text(FILE *f, const char *s)
 
 void pb_csv_number(FILE *f, double v)
 {
-    if (isfinite(v)) fprintf(f, "%.9g", v);
+    if (!isfinite(v)) return;
+    const double exact_below = 9007199254740992; /* 2^53: a double holds every whole number up to it */
+    char nine[32];
+    snprintf(nine, sizeof nine, "%.9g", v);
+    const bool rounded = fabs(strtod(nine, NULL) - v) > 0.5;
+    fprintf(f, rounded && v == rint(v) && fabs(v) < exact_below ? "%.0f" : "%.9g", v);
 }
 
 static void put_str(FILE *f, const char *v) { pb_csv_text(f, v); }
+static void put_opt(FILE *f, const char *v) { pb_csv_text(f, v); }
 static void put_i64(FILE *f, long long v) { fprintf(f, "%lld", v); }
 static void put_f64(FILE *f, double v) { pb_csv_number(f, v); }
 static void put_status(FILE *f, pb_row_status v) { pb_csv_text(f, pb_row_status_name(v)); }
 
 void pb_csv_header(FILE *f)
 {
-    for (const pb_column *c = pb_columns; c->name; c++) fprintf(f, "%s%s", c == pb_columns ? "" : ",", c->name);
+    for (const pb_csv_column *c = pb_columns; c->name; c++) fprintf(f, "%s%s", c == pb_columns ? "" : ",", c->name);
     fputc('\n', f);
 }
 
@@ -49,7 +55,7 @@ void pb_csv_row(FILE *f, const pb_row *r)
     fputc('\n', f);
 }
 
-/* ---- files -------------------------------------------------------------------------------------- */
+/* ---- creating and appending to the files -------------------------------------------------------- */
 
 static pb_status create_results(const char *dir)
 {

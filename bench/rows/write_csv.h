@@ -1,12 +1,12 @@
 /* write_csv.h - writes the rows of results.csv, and creates results.csv and samples.csv.
  *
- * A row is appended by one write(2). If the disk is full, an incompletely written row is removed again. Numbers have 9
- * significant digits; a number that is not finite is an empty field. */
+ * A row is appended by one write(2). If the disk is full, an incompletely written row is removed again. Whole
+ * numbers below 2^53 have all digits, others 9 significant digits; a number that is not finite is an empty field. */
 #ifndef PB_WRITE_CSV_H
 #define PB_WRITE_CSV_H
 #include <stdio.h>
 
-#include "bench/rows/rows.h"
+#include "bench/rows/row.h"
 #include "os/page.h" /* rows are collected in a page and appended by one write */
 
 /* Print the header line and one row of results.csv. Fields are quoted where RFC 4180 requires it. */

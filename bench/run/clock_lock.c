@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/machine/nvml.h"
-#include "bench/rows/exits.h"
+#include "bench/machine/machine.h"
+#include "bench/rows/rows.h"
 
 enum { SAID = 256 };
 
@@ -58,7 +58,7 @@ pb_exit pb_clock_keeper(const pb_options *o)
     return s == PB_OK ? PB_EXIT_OK : heard ? PB_EXIT_HARNESS : pb_complain(PB_EXIT_HARNESS);
 }
 
-/* ---- the run's side --------------------------------------------------------------------------------- */
+/* ---- functions that a run calls --------------------------------------------------------------------- */
 
 pb_status pb_clock_lock_check(const pb_options *o)
 {

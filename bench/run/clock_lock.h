@@ -13,7 +13,7 @@ typedef struct pb_clock_lock {
 } pb_clock_lock;
 #define PB_CLOCKS_FREE ((pb_clock_lock){-1, -1})
 
-/* EINVAL: o->lock_gpu_clocks is not a valid clock, or the device is not a GPU. */
+/* Checks the option --lock-gpu-clocks. EINVAL: it is not a valid clock, or the device is not a GPU. */
 pb_status pb_clock_lock_check(const pb_options *o);
 /* Locks the clocks if the options ask for it; otherwise *out is PB_CLOCKS_FREE. EDEVICE, EUNSUPPORTED: the driver
  * refuses or is missing; the clocks are unchanged. */

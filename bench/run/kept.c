@@ -1,4 +1,5 @@
-/* kept.c - measures, checks and truncates results.csv and samples.csv of a run that is resumed. */
+/* kept.c - finds the sizes of results.csv and samples.csv, checks both files, and truncates them, for a run that is
+ * resumed. */
 #include "bench/run/kept.h"
 
 #include <errno.h>
@@ -7,8 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/rows/read.h"
-#include "bench/rows/write_csv.h"
+#include "bench/rows/rows.h"
 #include "os/append.h"
 #include "os/file.h"
 

@@ -10,7 +10,7 @@ typedef struct pb_kept {
 
 /* Sets *out to the current sizes of the two files in folder `dir`. EPATH, EIO. */
 pb_status pb_kept_sizes(const char *dir, pb_kept *out);
-/* Checks both files without changing them. EINVAL unless each file has at least that many bytes and a line ends there,
+/* Checks both files without changing them. EINVAL unless each file has at least the bytes in *k and a line ends there,
  * the kept rows of results.csv can be parsed and have process numbers below `processes`, and samples.csv begins with
  * its header. EPATH, EIO, ENOMEM. */
 pb_status pb_kept_check(const char *dir, const pb_kept *k, int processes);

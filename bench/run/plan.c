@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/series.h"
-#include "bench/rows/tables.h"
-#include "bench/suites/suite.h"
+#include "bench/rows/rows.h"
+#include "bench/suites/suites.h"
 #include "cli/hint.h"
 
-enum { ITEM = 512 /* bytes of one item of a line, such as "batch=1,2,4" */, MOST_CASES = 20000 };
+/* ITEM: bytes of one item of a grid line, such as "batch=1,2,4"; MOST_CASES: limit of the cases of a plan */
+enum { ITEM = 512, MOST_CASES = 20000 };
 
 const pb_suite *pb_suite_find(const char *name)
 {
@@ -25,7 +25,7 @@ const pb_suite *pb_suite_find(const char *name)
     return NULL;
 }
 
-/* ---- expansion of a grid line -------------------------------------------------------------------- */
+/* ---- expanding a grid line into cases ------------------------------------------------------------ */
 
 /* Splits "name=values" in place and returns the values; NULL: the item has no "=". */
 static char *values_in(char *item)
@@ -91,7 +91,7 @@ void pb_plan_free(pb_plan *p)
     *p = (pb_plan){0};
 }
 
-/* ---- axes of the cases ----------------------------------------------------------------------------- */
+/* ---- the axes that the command line sets ----------------------------------------------------------- */
 
 /* True if a value matches the pattern: "value", "pat*", or "!pat" for every value that does not match. */
 static bool selects(const char *pattern, const char *value)
@@ -151,7 +151,7 @@ static pb_axis_list axes_of(const pb_suite *s, const pb_options *o)
     return l;
 }
 
-/* ---- suites with a grid of lines ------------------------------------------------------------------- */
+/* ---- planning suites whose grid consists of lines -------------------------------------------------- */
 
 /* Appends the axes of the command line to the grid line. A later item replaces the default and an earlier item of the
  * same axis. The repeated cases that the earlier values produce are removed by add_case(). */
@@ -190,7 +190,7 @@ static pb_status plan_lines(const pb_ctx *ctx, const pb_suite *s, bool full, con
     return PB_OK;
 }
 
-/* ---- suites that enumerate their cases -------------------------------------------------------------- */
+/* ---- planning suites that enumerate their cases ----------------------------------------------------- */
 
 /* True if each axis of the case matches the suite's default pattern for it. */
 static bool default_selects(const pb_suite *s, const pb_case *c)
@@ -215,7 +215,7 @@ static bool asked_for(const pb_axis_list *l, const pb_case *c)
     return true;
 }
 
-/* True if the cases differ at most in the axes of the list. */
+/* True if cases a and b are equal except in axes of the list. */
 static bool same_elsewhere(const pb_axis_list *l, const pb_case *a, const pb_case *b)
 {
     if (strcmp(a->name, b->name) != 0 || a->n != b->n) return false;
@@ -265,19 +265,14 @@ static pb_status plan_enumerated(pb_ctx *ctx, const pb_suite *s, bool full, cons
     return st;
 }
 
-/* ---- filters ------------------------------------------------------------------------------------------ */
-
-static bool matches(const char *glob, const char *key)
-{
-    return strpbrk(glob, "*?[") ? fnmatch(glob, key, 0) == 0 : strstr(key, glob) != NULL;
-}
+/* ---- filtering the cases by their keys ---------------------------------------------------------------- */
 
 static bool wanted(const pb_options *o, const pb_case *c)
 {
     for (int i = 0; i < o->filter.n; i++)
-        if (matches(o->filter.v[i], c->key)) return true;
+        if (pb_key_matches(o->filter.v[i], c->key)) return true;
     for (int i = 0; i < o->args.n; i++)
-        if (matches(o->args.v[i], c->key)) return true;
+        if (pb_key_matches(o->args.v[i], c->key)) return true;
     return !o->filter.n && !o->args.n;
 }
 
@@ -296,10 +291,10 @@ static pb_status filter(const pb_options *o, pb_plan *p)
                    pb_hint_text(&hint));
 }
 
-/* ---- the plan ----------------------------------------------------------------------------------------- */
+/* ---- making the whole plan ---------------------------------------------------------------------------- */
 
-/* --impl and --prefer change what is measured. If the suite has no axis of this name, the option is added to the
- * key. */
+/* Adds --impl and --prefer to the keys if the suite has no axis of this name, because both options change what is
+ * measured. */
 static pb_status name_choice(const pb_suite *s, const pb_options *o, pb_plan *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -310,7 +305,7 @@ static pb_status name_choice(const pb_suite *s, const pb_options *o, pb_plan *p)
     return PB_OK;
 }
 
-/* True if the cases are equal on every axis of the list. */
+/* True if cases a and b have equal values on every axis of the list. */
 static bool same_named(const pb_axis_list *l, const pb_case *a, const pb_case *b)
 {
     for (int i = 0; i < l->n; i++)
@@ -325,9 +320,9 @@ static bool has_twin(const pb_axis_list *l, const pb_plan *p, const bool *fits, 
     return false;
 }
 
-/* The grid combines values from the command line with all other values of a line, and the suite's check may refuse some
- * combinations. A refused case is dropped if an accepted case has the same values on every axis of the command line.
- * Otherwise the check's error is returned, so that no requested value disappears silently. */
+/* Drops cases that the suite's check refuses. Such cases occur because the grid combines values from the command line
+ * with all other values of a line. A refused case is dropped if an accepted case has the same values on every axis of
+ * the command line. Otherwise the check's error is returned, so that no requested value disappears silently. */
 static pb_status drop_misfits(const pb_suite *s, const pb_axis_list *l, pb_plan *p)
 {
     pb_status st = PB_OK;
@@ -357,14 +352,15 @@ static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_options *o,
     return drop_misfits(s, &l, p);
 }
 
-/* With --ceilings no, a ceiling is measured only if a filter names the suite ceiling. "*" does not count. */
+/* True if the ceiling case `c` is measured. With --ceilings no, that is so only if a filter names the suite ceiling;
+ * "*" does not name it. */
 static bool ceiling_wanted(const pb_options *o, const pb_case *c)
 {
     const pb_words *const filters[] = {&o->filter, &o->args};
     if (!o->ceilings || strcmp(o->ceilings, "no") != 0) return true;
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < filters[k]->n; i++)
-            if (pb_key_of(filters[k]->v[i], "ceiling") && matches(filters[k]->v[i], c->key)) return true;
+            if (pb_key_of(filters[k]->v[i], "ceiling") && pb_key_matches(filters[k]->v[i], c->key)) return true;
     return false;
 }
 

@@ -2,7 +2,7 @@
 #ifndef PB_PLAN_H
 #define PB_PLAN_H
 #include "bench/options/options.h"
-#include "bench/suites/suite.h"
+#include "bench/suites/suites.h"
 
 typedef struct pb_plan {
     const pb_suite *suite;

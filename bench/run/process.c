@@ -13,15 +13,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 #include "bench/run/progress.h"
+#include "bench/run/run_json.h"
 #include "bench/run/start.h"
 #include "bench/run/supervise.h"
 #include "cli/threads.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 
-/* ---- progress ------------------------------------------------------------------------------------- */
+/* ---- the progress line and its estimate ----------------------------------------------------------- */
 
 /* Estimates the seconds left: the expected seconds of the remaining cases, times the pace of this command so far
  * (elapsed / expected). The pace includes a prior, a tenth of all work at its expected speed, because the first cases
@@ -58,7 +59,7 @@ static void clear(const pb_process *l)
     if (!l->options->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
 }
 
-/* ---- the child process ------------------------------------------------------------------------------ */
+/* ---- becoming the child process --------------------------------------------------------------------- */
 
 /* Replaces the forked child by this program with the internal --child-* options, followed by the user's options. */
 static _Noreturn void become_child(const void *self, int pipe_fd)
@@ -68,7 +69,8 @@ static _Noreturn void become_child(const void *self, int pipe_fd)
     const pb_options *o = l->options;
     const char *own[] = {"bench",           "run",         "--child-dir",     l->dir, "--child-run",      l->run_id,
                          "--child-machine", l->machine_id, "--child-process", number, "--child-pipe",     fd,
-                         "--child-seed",    seed,          "--child-first",   first,  "--child-deadline", deadline};
+                         "--child-seed",    seed,          "--child-first",   first,  "--child-deadline", deadline,
+                         "--child-host",    l->host};
     enum { OWN = sizeof own / sizeof *own };
     const char **argv = calloc((size_t)o->argc + OWN + 1, sizeof *argv);
     if (!argv) _exit(PB_EXIT_HARNESS);
@@ -89,7 +91,7 @@ static _Noreturn void become_child(const void *self, int pipe_fd)
     _exit(PB_EXIT_HARNESS);
 }
 
-/* ---- how a process ends ------------------------------------------------------------------------------ */
+/* ---- handling the end of a process ------------------------------------------------------------------- */
 
 /* Describes how the process ended, in `how`. Returns true if it crashed: a signal, or an exit code that
  * pb_process_child() never returns. A library or sanitizer that calls exit() also counts as a crash. */
@@ -103,7 +105,7 @@ static bool died(int status, char *how, size_t n)
            code != PB_EXIT_HARNESS;
 }
 
-/* Sets *out to the case at index `at` of the order. Index n is the suite's conclusions, which get a case of that name.
+/* Sets *out to the case at index `at` of the order. For at = n, it is a case that stands for the suite's conclusions.
  * False: this process had not begun a case. */
 static bool case_at(const pb_process *l, const int *order, int at, pb_case *out)
 {
@@ -131,14 +133,15 @@ static pb_status emit_end(const pb_process *l, const pb_case *c, pb_row_status s
 {
     pb_emitter emitter;
     PB_TRY(pb_emitter_open(l->dir, &emitter));
-    emitter.run_id = l->run_id, emitter.machine_id = l->machine_id, emitter.process = l->number;
+    emitter.run_id = l->run_id, emitter.machine_id = l->machine_id, emitter.host = l->host;
+    emitter.commit = pb_run_commit(), emitter.process = l->number;
     pb_status s = pb_emit_outcome(&emitter, c, status, note);
     pb_emitter_close(&emitter);
     return s;
 }
 
-/* Writes a row for the case in which the process crashed, since the process itself cannot. The process is not replaced;
- * its remaining cases stay unmeasured. */
+/* Writes a row for the case in which the process crashed, because the process itself cannot. No other process measures
+ * the remaining cases, so they have no rows. */
 static pb_status after_death(pb_process *l, const int *order, int at, const char *how)
 {
     char note[160];
@@ -211,7 +214,8 @@ static pb_status after_process(pb_process *l, const int *order, const pb_child *
 {
     char how[96];
     const bool dead = !w->abandoned && died(w->status, how, sizeof how);
-    /* A SIGTERM may arrive before the process has installed its handler; such an end counts as ours. */
+    /* A SIGTERM may arrive before the process has installed its handler. `ours`: the process ended because this process
+     * sent the signal at the deadline. */
     const bool ours = w->late && (w->killed || (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGTERM));
     pb_status s = PB_OK;
     *code = w->killed || dead ? PB_EXIT_INCOMPARABLE : (pb_exit)WEXITSTATUS(w->status);

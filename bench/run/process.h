@@ -4,11 +4,11 @@
 #define PB_PROCESS_H
 #include <stdint.h>
 
-#include "bench/rows/processes.h"
+#include "bench/rows/rows.h"
 #include "bench/run/plan.h"
 
 typedef struct pb_process {
-    const char *dir, *run_id, *machine_id;
+    const char *dir, *run_id, *machine_id, *host;
     const pb_plan *plan;
     const pb_options *options;
     uint64_t seed;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <omp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,8 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/machine/host_state.h"
-#include "bench/machine/nvml.h"
+#include "bench/machine/machine.h"
+#include "kernels/engine/clock.h"
 
 enum { PERIOD_NS = 500000000 }; /* between two samples */
 
@@ -26,7 +27,8 @@ typedef struct during {
 struct pb_state_recording {
     pb_nvml *nvml; /* NULL: no GPU is sampled */
     char unknown[160];
-    pb_host_state host;
+    pb_cpu_use start;
+    long threads; /* of the measuring process; 0: other work does not count */
     pb_gpu_state gpu;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -95,15 +97,28 @@ static void stop_thread(pb_state_recording *w)
     pthread_mutex_destroy(&w->lock);
 }
 
-pb_status pb_state_recording_begin(pb_backend_id device, pb_state_recording **out)
+static pb_cpu_use cpu_use(void) { return (pb_cpu_use){pb_clock_seconds(), pb_cpu_own_seconds(), pb_host_read("")}; }
+
+/* The threads from which other work takes CPU time; 0: other work does not count. */
+static long threads_of(const pb_options *o, pb_backend_id device)
 {
+    const char *set = getenv("PB_DISTURBANCE");
+    if (device != PB_CPU || (set && strcmp(set, "ignore") == 0)) return 0;
+    return o->threads > 0 ? o->threads : omp_get_max_threads();
+}
+
+pb_status pb_state_recording_begin(const pb_options *o, pb_state_recording **out)
+{
+    pb_backend_id device;
+    PB_TRY(pb_backend_find(o->device, &device));
     pb_state_recording *w = calloc(1, sizeof *w);
     const double none = (double)NAN;
     if (!w) return pb_fail(PB_ENOMEM, "out of memory for the state of a process");
     w->seen = (during){0, none, none, none, none, 0};
     if (pb_nvml_concerns(device) && pb_nvml_open(device, &w->nvml) != PB_OK)
         snprintf(w->unknown, sizeof w->unknown, "%s", pb_error());
-    w->host = pb_host_read("");
+    w->threads = threads_of(o, device);
+    w->start = cpu_use();
     if (w->nvml) w->gpu = pb_nvml_read(w->nvml);
     const pb_status s = w->nvml ? start_thread(w) : PB_OK;
     if (s == PB_OK) *out = w;
@@ -111,7 +126,7 @@ pb_status pb_state_recording_begin(pb_backend_id device, pb_state_recording **ou
     return s;
 }
 
-/* ---- the JSON entry --------------------------------------------------------------------------------- */
+/* ---- making the JSON entry -------------------------------------------------------------------------- */
 
 static json_t *real(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 
@@ -128,16 +143,19 @@ static json_t *during_json(const during *d)
 }
 
 /* Writes the reasons that make the measurements invalid, separated by commas; "": none. */
-static void spoilt_by(const pb_state_recording *w, const pb_host_state *host, const pb_gpu_state *gpu, char *why,
-                      size_t n)
+static void spoilt_by(const pb_state_recording *w, const pb_cpu_use *end, const pb_gpu_state *gpu, char *why, size_t n)
 {
+    char other_work[PB_THROTTLED_TEXT] = "";
     const unsigned bits = w->nvml ? pb_throttle_spoils(w->gpu.throttle_bits) | pb_throttle_spoils(w->seen.throttle) |
                                         pb_throttle_spoils(gpu->throttle_bits)
                                   : 0;
     pb_throttle_text(bits, why, n);
-    const size_t used = strlen(why);
-    if (host->throttle_total > w->host.throttle_total)
+    size_t used = strlen(why);
+    if (end->host.throttle_total > w->start.host.throttle_total)
         snprintf(why + used, n - used, "%scpu_thermal", used ? ", " : "");
+    used = strlen(why);
+    if (w->threads) pb_disturbance(&w->start, end, w->threads, other_work, sizeof other_work);
+    if (*other_work) snprintf(why + used, n - used, "%s%s", used ? ", " : "", other_work);
 }
 
 pb_status pb_state_recording_end(pb_state_recording *w, int process, json_t **state, char why[PB_THROTTLED_TEXT])
@@ -145,13 +163,13 @@ pb_status pb_state_recording_end(pb_state_recording *w, int process, json_t **st
     pb_gpu_state gpu = {0};
     if (w->nvml) stop_thread(w);
     if (w->nvml) gpu = pb_nvml_read(w->nvml);
-    const pb_host_state host = pb_host_read("");
-    *state = json_pack("{s:i,s:o,s:o,s:o,s:o,s:o}", "process", process, "start",
-                       snapshot(&w->host, w->nvml ? &w->gpu : NULL), "end", snapshot(&host, w->nvml ? &gpu : NULL),
-                       "during", w->nvml ? during_json(&w->seen) : json_null(), "gpu_unknown",
-                       *w->unknown ? json_string(w->unknown) : json_null(), "steal_s",
-                       real(host.steal_total_s - w->host.steal_total_s));
-    spoilt_by(w, &host, &gpu, why, PB_THROTTLED_TEXT);
+    const pb_cpu_use end = cpu_use();
+    *state = json_pack(
+        "{s:i,s:o,s:o,s:o,s:o,s:o}", "process", process, "start", snapshot(&w->start.host, w->nvml ? &w->gpu : NULL),
+        "end", snapshot(&end.host, w->nvml ? &gpu : NULL), "during", w->nvml ? during_json(&w->seen) : json_null(),
+        "gpu_unknown", *w->unknown ? json_string(w->unknown) : json_null(), "steal_s",
+        real(end.host.steal_total_s - w->start.host.steal_total_s));
+    spoilt_by(w, &end, &gpu, why, PB_THROTTLED_TEXT);
     pb_nvml_close(w->nvml);
     free(w);
     return *state ? PB_OK : pb_fail(PB_ENOMEM, "out of memory for a process's state");

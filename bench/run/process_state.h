@@ -11,15 +11,19 @@
 #define PB_PROCESS_STATE_H
 #include <jansson.h>
 
+#include "bench/options/options.h"
 #include "kernels/engine/op.h"
 
 typedef struct pb_state_recording pb_state_recording;
 enum { PB_THROTTLED_TEXT = 200 };
 
-/* Reads the machine's state. If `device` is a GPU, also starts a thread that samples it twice a second. ENOMEM, EIO. */
-pb_status pb_state_recording_begin(pb_backend_id device, pb_state_recording **out);
+/* Reads the machine's state. If o->device is a GPU, also starts a thread that samples it twice a second. EINVAL: no such
+ * device. ENOMEM, EIO. */
+pb_status pb_state_recording_begin(const pb_options *o, pb_state_recording **out);
 /* Stops the thread, frees `w` and sets *state to the entry, which the caller owns. `why` gets the reasons that make the
- * measurements invalid (PB_THROTTLE_MAP, and cpu_thermal), seen at the start, at the end or in any sample, separated by
- * commas; "": the process was not throttled. ENOMEM. */
+ * measurements invalid, separated by commas; "": none. These are throttling (PB_THROTTLE_MAP, and cpu_thermal), seen at
+ * the start, at the end or in any sample, and then, if the device is a CPU, other work (disturbance.h). Other work does
+ * not count if the environment variable PB_DISTURBANCE is `ignore`, as it is for the processes of a pair: both sides see
+ * the same work, which the rule takes for noise, and an interleaved process would see the other one. ENOMEM. */
 pb_status pb_state_recording_end(pb_state_recording *w, int process, json_t **state, char why[PB_THROTTLED_TEXT]);
 #endif

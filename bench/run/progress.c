@@ -1,4 +1,4 @@
-/* progress.c - progress.csv: how far the run's files are complete, so that a run can be resumed. */
+/* progress.c - writes, reads and truncates progress.csv, which records how far the run's files are complete. */
 #define _GNU_SOURCE
 #include "bench/run/progress.h"
 
@@ -12,7 +12,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "bench/rows/read.h"
+#include "bench/rows/rows.h"
 #include "os/append.h"
 #include "os/disk.h"
 #include "os/draft.h"
@@ -109,7 +109,7 @@ static pb_status find_last(lines *l, const char *dir, pb_place most, pb_progress
     return found ? PB_OK : pb_fail(PB_EINVAL, "%s: has no line that fits results.csv and samples.csv", l->path);
 }
 
-/* ---- do the rows agree with the last line? -------------------------------------------------------- */
+/* ---- checking that the rows agree with the last line ---------------------------------------------- */
 
 static int by_process_and_key(const void *a, const void *b)
 {
@@ -139,10 +139,11 @@ static bool has_ended(lines *l, const pb_row *r, size_t n, int process, int case
         told |= r[i].status == PB_ROW_FAILED && strncmp(r[i].note, PB_DIED, strlen(PB_DIED)) == 0;
     }
     if (keys >= cases || told) return true;
-    return has_line(l, process, n ? cases : 0); /* no row: it died before its first case */
+    /* A process without rows has ended if it had begun: it died before its first case. */
+    return has_line(l, process, n ? cases : 0);
 }
 
-/* EINVAL: an earlier process than the next one did not end within the kept rows. Sorts the rows. */
+/* Checks that each process before `next` has ended within the kept rows; otherwise EINVAL. Sorts the rows. */
 static pb_status check_ended(lines *l, pb_table *t, pb_place next, int cases)
 {
     if (t->n) qsort(t->rows, t->n, sizeof *t->rows, by_process_and_key); /* without rows the pointer is NULL */
@@ -156,8 +157,8 @@ static pb_status check_ended(lines *l, pb_table *t, pb_place next, int cases)
     return PB_OK;
 }
 
-/* EINVAL: a row that would be cut is of an earlier process than the next one. Rows that cannot be parsed were left by a
- * killed process or a crash of the machine, and may be cut. */
+/* Checks that no row after the kept ones, which would be cut, is of a process before `next`; otherwise EINVAL. Rows
+ * that cannot be parsed were left by a killed process or a crash of the machine, and may be cut. */
 static pb_status check_tail(const lines *l, const pb_map *m, size_t kept, pb_place next)
 {
     const char *text = (const char *)m->p, *header = memchr(text, '\n', m->n), *end = memrchr(text, '\n', m->n);
@@ -226,7 +227,7 @@ pb_status pb_progress_next(const char *dir, pb_place *out)
     return s;
 }
 
-/* ---- truncating ----------------------------------------------------------------------------------- */
+/* ---- truncating the files of a run ---------------------------------------------------------------- */
 
 pb_status pb_progress_cut(const char *dir, const pb_progress_line *to)
 {
@@ -260,7 +261,7 @@ pb_status pb_progress_start(const char *dir, int process, pb_progress_line *out)
     return s;
 }
 
-/* ---- lock against a second command ---------------------------------------------------------------- */
+/* ---- locking the run against a second command ----------------------------------------------------- */
 
 static pb_status lock(int fd, const char *path)
 {

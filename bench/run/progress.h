@@ -8,7 +8,8 @@
 #define PB_PROGRESS_H
 #include "bench/run/kept.h"
 
-/* How the note of the row begins that says in which case a process crashed; how it ended follows. */
+/* Beginning of the note of the row for the case in which a process crashed; the rest of the note tells how the process
+ * ended. */
 #define PB_DIED "the process was "
 
 /* The next case to measure: the process number, and the index of a case in the order of that process (the number of

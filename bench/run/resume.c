@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "bench/run/run_json.h"
-#include "bench/text/json.h"
+#include "bench/text/text.h"
 #include "os/file.h"
 #include "os/text.h"
 
@@ -15,8 +15,8 @@ static bool same_text(const char *a, const char *b) { return a == b || (a && b &
 
 static bool same_number(double a, double b) { return !(a < b) && !(a > b); }
 
-/* Returns the first option that would change what is measured, or how; NULL: none. Options that select cases are not
- * compared here: pb_resume_check() compares the resulting order. */
+/* Returns the first option of `now` that would change what is measured or how it is measured; NULL: no such option.
+ * Options that select cases are not compared here: pb_resume_check() compares the resulting order. */
 static const char *differs(const pb_options *was, const pb_options *now)
 {
     if (now->processes != was->processes) return "--processes";
@@ -29,7 +29,8 @@ static const char *differs(const pb_options *was, const pb_options *now)
     return same_number(now->min_time, was->min_time) ? NULL : "--min-time";
 }
 
-/* Joins the words of the command line in run.json and those of the current one. *first is the number of the former. */
+/* Joins the words of the command line in run.json and those of the current one. *first: number of words from run.json;
+ * *n: number of all words. */
 static pb_status join_words(const json_t *argv, const pb_options *now, char ***out, int *first, int *n)
 {
     const char *command = json_string_value(json_array_get(argv, 1));
@@ -68,10 +69,11 @@ static pb_status take(pb_resumed *r)
     const char *version, *commit;
     json_int_t seed;
     json_error_t e;
-    if (json_unpack_ex(r->about, &e, 0, "{s:s,s:s,s:s,s:s,s:s,s:I}", "bench_version", &version, "commit", &commit,
-                       "run_id", &r->run_id, "machine_id", &r->machine_id, "time_utc", &r->time_utc, "seed", &seed))
+    if (json_unpack_ex(r->about, &e, 0, "{s:s,s:s,s:s,s:s,s:s,s:s,s:I}", "bench_version", &version, "commit", &commit,
+                       "run_id", &r->run_id, "machine_id", &r->machine_id, "host", &r->host, "time_utc", &r->time_utc,
+                       "seed", &seed))
         return pb_fail(PB_EINVAL, "%s", e.text);
-    const char *const texts[] = {version, commit, r->run_id, r->machine_id, r->time_utc};
+    const char *const texts[] = {version, commit, r->run_id, r->machine_id, r->host, r->time_utc};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (!*texts[i] || !pb_is_printable(texts[i]))
             return pb_fail(PB_EINVAL, "a text in run.json is empty or has control characters");
@@ -107,12 +109,15 @@ void pb_resume_close(pb_resumed *r)
     *r = (pb_resumed){0};
 }
 
-pb_status pb_resume_check(const pb_resumed *r, const pb_plan *plan, const char *machine_id)
+pb_status pb_resume_check(const pb_resumed *r, const pb_plan *plan, const char *machine_id, const char *host)
 {
     const char *dir = r->options.resume;
     if (strcmp(r->machine_id, machine_id) != 0)
         return pb_fail(PB_EINVAL, "--resume %.200s: the run was started on %.80s; this machine is %s", dir,
                        r->machine_id, machine_id);
+    if (strcmp(r->host, host) != 0)
+        return pb_fail(PB_EINVAL, "--resume %.200s: the run was started on the host %.80s; this is %s", dir, r->host,
+                       host);
     json_t *order = pb_run_json_order(plan, r->seed, r->options.processes);
     const bool same = order && json_equal(order, json_object_get(r->about, "order"));
     json_decref(order);

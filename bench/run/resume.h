@@ -12,7 +12,7 @@ typedef struct pb_resumed {
     pb_options options; /* the options of the run, overridden by those of the current command */
     /* argv of `options`; owned. Its strings belong to `about` and to the current command line. */
     char **words;
-    const char *run_id, *machine_id, *time_utc; /* strings owned by `about` */
+    const char *run_id, *machine_id, *host, *time_utc; /* strings owned by `about` */
     uint64_t seed;
 } pb_resumed;
 
@@ -20,6 +20,7 @@ typedef struct pb_resumed {
  * what is measured. pb_resume_close() frees *out. */
 pb_status pb_resume_open(const pb_options *now, pb_resumed *out);
 void pb_resume_close(pb_resumed *r);
-/* EINVAL: this is another machine, or the plan differs from the order in run.json. */
-pb_status pb_resume_check(const pb_resumed *r, const pb_plan *plan, const char *machine_id);
+/* Checks that the run can be resumed here. EINVAL: this is another machine or host, or the plan differs from the order in
+ * run.json. */
+pb_status pb_resume_check(const pb_resumed *r, const pb_plan *plan, const char *machine_id, const char *host);
 #endif

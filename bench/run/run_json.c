@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/text/json.h"
+#include "bench/text/text.h"
 #include "os/draft.h"
 #include "os/file.h"
 
-enum { ORDER_KEYS = 10000 }; /* limit of the keys in "order", see run_json.h */
+enum { ORDER_KEYS = 10000 }; /* maximum number of keys that "order" lists, see run_json.h */
 
 static json_t *arguments(const pb_options *o)
 {
@@ -40,10 +40,11 @@ json_t *pb_run_json_make(const pb_run_info *r)
 {
     json_t *fingerprint = json_deep_copy(r->fingerprint), *order;
     order = pb_run_json_order(r->plan, r->seed, r->options->processes);
-    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:b,s:o,s:o}", "bench_version", PB_BENCH_VERSION, "run_id",
-                     r->run_id, "machine_id", r->machine_id, "suite", r->plan->suite->name, "time_utc", r->time_utc,
-                     "commit", PB_COMMIT, "argv", arguments(r->options), "seed", (json_int_t)r->seed, "processes",
-                     (json_int_t)r->options->processes, "truncated", true, "order", order, "fingerprint", fingerprint);
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:b,s:o,s:o}", "bench_version", PB_BENCH_VERSION,
+                     "run_id", r->run_id, "machine_id", r->machine_id, "host", r->host, "suite", r->plan->suite->name,
+                     "time_utc", r->time_utc, "commit", PB_COMMIT, "argv", arguments(r->options), "seed",
+                     (json_int_t)r->seed, "processes", (json_int_t)r->options->processes, "truncated", true, "order",
+                     order, "fingerprint", fingerprint);
 }
 
 pb_status pb_run_json_resumed(json_t *about, const char *time_utc, const pb_options *now)

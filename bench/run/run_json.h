@@ -1,6 +1,6 @@
 /* run_json.h - run.json: what was measured, where and in which order.
  *
- * {"bench_version", "run_id", "machine_id", "suite", "time_utc", "commit", "argv", "seed", "processes",
+ * {"bench_version", "run_id", "machine_id", "host", "suite", "time_utc", "commit", "argv", "seed", "processes",
  *  "truncated", "order": [[key, ...] per process], "fingerprint"}
  * "processes" is the number of measuring processes. "order" has the order of the first processes, at least one and at
  * most 10000 keys in total; the other orders follow from the seed (pb_plan_order). "truncated" is true until the
@@ -16,7 +16,7 @@
 
 /* Input of pb_run_json_make(); all pointers are borrowed. */
 typedef struct pb_run_info {
-    const char *run_id, *machine_id, *time_utc;
+    const char *run_id, *machine_id, *host, *time_utc;
     const pb_plan *plan;
     const pb_options *options;
     const json_t *fingerprint;

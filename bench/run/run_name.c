@@ -27,7 +27,7 @@ void pb_run_name_new(const char *what, const char *dir, pb_run_name *out)
 pb_status pb_run_make_folder(const char *dir)
 {
     char path[PB_RUN_DIR_TEXT];
-    /* pb_run_name_new() may have truncated the path. */
+    /* A path that fills the buffer is refused, because pb_run_name_new() may have truncated it. */
     if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path - 1)
         return pb_fail(PB_EINVAL, "--out %.60s...: the path is too long (%zu characters or more)", dir,
                        sizeof path - 1);

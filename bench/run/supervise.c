@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/measure/heartbeat.h"
+#include "bench/measure/measure.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 
@@ -19,12 +19,12 @@ typedef struct state {
     pb_child *child;
     bool over;            /* the child was reaped or abandoned */
     bool closed;          /* its end of the pipe is closed */
-    double began, heard;  /* times of the current case's start and of the last byte received */
-    double asked, killed; /* times of SIGTERM and SIGKILL; 0: not sent */
-    int passed;           /* signals of this process that were forwarded */
+    double began, heard;  /* began: start of the current case; heard: time of the last byte received */
+    double asked, killed; /* asked: time of SIGTERM; killed: time of SIGKILL; 0: not sent */
+    int passed;           /* number of signals received by this process that were forwarded to the child */
 } state;
 
-/* ---- signals ---------------------------------------------------------------------------------------- */
+/* ---- sending signals to the children ---------------------------------------------------------------- */
 
 static void kill_it(state *r, double now)
 {
@@ -39,7 +39,7 @@ static void forward_it(state *r)
     r->child->signalled = true;
 }
 
-/* The time at which the child will have been silent for too long. */
+/* Returns the time from which the child counts as hung if it sends no byte until then. */
 static double silent_at(const state *r)
 {
     const pb_child_cases *c = r->child->cases;
@@ -48,10 +48,11 @@ static double silent_at(const state *r)
     return r->heard + c->limit[at >= c->first && at < c->n ? at : c->n];
 }
 
-/* Sends SIGTERM if the child is out of time or silent for too long. Returns the time at which that is so. */
+/* Sends SIGTERM if the child has reached its deadline or has been silent for too long. Returns the time at which that
+ * happens. */
 static double ask_it(state *r, double now)
 {
-    /* late: the child has announced that it is ending, for which it has until the end of the budget */
+    /* A child with `late` has announced that it ends; it may take until the end of the budget. */
     const double last = r->child->late ? r->rules->end : r->rules->deadline;
     const double silent = silent_at(r), due = last > 0 && last < silent ? last : silent;
     if (now < due) return due;
@@ -83,7 +84,7 @@ static double signal_it(state *r, double now)
     return due;
 }
 
-/* ---- the pipe ----------------------------------------------------------------------------------------- */
+/* ---- reading the pipes -------------------------------------------------------------------------------- */
 
 static void hear(state *r, char what)
 {
@@ -106,12 +107,12 @@ static void listen_to(state *r)
     for (ssize_t i = 0; i < n; i++) hear(r, said[i]);
     if (n > 0 || (n < 0 && errno == EINTR)) return;
     r->closed = true;
-    /* Closing the pipe restarts the limit: cleaning up may take as long again. */
+    /* A closed pipe sends no more heartbeats, so the limit of silence begins again: cleaning up may take that long. */
     if (!(r->asked > 0)) r->heard = pb_clock_seconds();
 }
 
-/* True if the pipe may not tell that the child has ended: it is closed, or a process that the child started holds it
- * while the child itself was told to end. */
+/* True if the end of the child might not be seen on the pipe: the pipe is closed already, or the child was told to end
+ * and a process that it started may hold the pipe open. */
 static bool quiet(const state *r)
 {
     return !r->over && (r->closed || (r->child->cases && (r->asked > 0 || r->killed > 0)));
@@ -134,9 +135,9 @@ static void listen_until(state *r, int n, double due, const sigset_t *open)
         if (p[i].revents) listen_to(&r[i]);
 }
 
-/* ---- the end ------------------------------------------------------------------------------------------ */
+/* ---- reaping children that have ended ----------------------------------------------------------------- */
 
-/* True if the child has ended. Then the bytes still in the pipe are read too. */
+/* Reaps the child if it has ended, and reads the bytes still in the pipe. Returns true if it was reaped. */
 static bool reaped(state *r)
 {
     int status = 0;
@@ -149,8 +150,8 @@ static bool reaped(state *r)
     return true;
 }
 
-/* Reaps the children that have ended and signals the others. Returns the number of the others. *due: the time at which
- * the next signal may be due. */
+/* Reaps the children that have ended and sends signals to the others. Returns the number of children that have not
+ * ended. *due: the time at which the next signal may be due. */
 static int attend(state *r, int n, double *due)
 {
     int left = 0;

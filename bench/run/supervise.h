@@ -25,7 +25,7 @@ enum { PB_CHILDREN = 2 }; /* the most children of one call */
 
 /* The cases of a child with a heartbeat pipe. */
 typedef struct pb_child_cases {
-    /* indices in the order: the first case to measure; the number of cases. Index n means the suite's conclusions */
+    /* first: index of the first case to measure; n: number of cases, and the index of the suite's conclusions */
     int first, n;
     /* [n + 1], seconds of silence allowed per case; [n] is for the conclusions and for the time before the first
      * case */
@@ -44,9 +44,9 @@ typedef struct pb_child {
     double took;    /* seconds since that case began, or since the start of pb_supervise() */
     double silent;  /* seconds since the last byte received */
     bool hung;      /* it was silent for too long and got SIGTERM */
-    bool late;      /* it ended early because of the deadline, by itself or by SIGTERM */
+    bool late;      /* the deadline ended it, by itself (PB_SAYS_OUT_OF_TIME) or by SIGTERM */
     bool no_memory; /* a case ran out of memory */
-    bool signalled; /* a signal of this process was forwarded to it */
+    bool signalled; /* a signal that this process received was forwarded to it */
     bool killed;    /* this process sent SIGKILL, for any reason */
     bool abandoned; /* it survived SIGKILL; `status` is not set */
     int status;     /* exit status as of waitpid() */
@@ -54,9 +54,9 @@ typedef struct pb_child {
 
 typedef struct pb_supervision {
     double deadline; /* when children get SIGTERM, on pb_clock_seconds(); 0: never */
-    double end;      /* when they get SIGKILL, even within `grace` of SIGTERM; 0: not earlier than that */
+    double end;      /* when children get SIGKILL even if `grace` after SIGTERM is not over; 0: never before that */
     double grace;    /* seconds */
-    int forward;     /* the signal that is sent for the first signal of this process; 0: the same one */
+    int forward;     /* signal sent to the children when this process receives its first signal; 0: the received one */
     bool abandon;    /* a child that survives SIGKILL is abandoned; false: wait for it */
 } pb_supervision;
 

@@ -7,13 +7,16 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/machine/machine.h"
 #include "bench/run/process_state.h"
 #include "bench/run/run_json.h"
 #include "kernels/engine/clock.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
-/* ---- which processes are measured again ------------------------------------------------------------- */
+static const char measured_again[] = " (measured again)";
+
+/* ---- counting the processes that are measured again ------------------------------------------------- */
 
 static bool make_room(pb_attempts *a)
 {
@@ -28,13 +31,22 @@ static bool make_room(pb_attempts *a)
     return true;
 }
 
+static long most_retries(const pb_options *o) { return o->throttle_retries >= 0 ? o->throttle_retries : 2; }
+
+/* True if the throttled process `end` is measured again. After other work that depends on the time that was left, so
+ * the row of processes.csv says it. */
+static bool is_repeated(const pb_attempts *a, const pb_process_end *end, int earlier)
+{
+    return pb_is_disturbance(end->reason) ? strstr(end->reason, measured_again) != NULL
+                                          : earlier < most_retries(a->options);
+}
+
 pb_status pb_attempts_add(pb_attempts *a, const pb_process_end *end)
 {
     if (!pb_outcome_ended(end->outcome)) return PB_OK;
     if (!make_room(a)) return pb_fail(PB_ENOMEM, "out of memory for the outcomes of %d processes", a->ended);
     const int earlier = end->retry_of >= 0 ? a->earlier[end->retry_of] + 1 : 0;
-    if (end->outcome == PB_OUTCOME_throttled && earlier < a->options->throttle_retries)
-        a->again[a->retries++] = a->ended;
+    if (end->outcome == PB_OUTCOME_throttled && is_repeated(a, end, earlier)) a->again[a->retries++] = a->ended;
     a->earlier[a->ended++] = earlier;
     return PB_OK;
 }
@@ -67,7 +79,7 @@ static int retry_of(const pb_attempts *a, int process)
     return k >= 0 && k < a->retries ? a->again[k] : -1;
 }
 
-/* ---- resuming --------------------------------------------------------------------------------------- */
+/* ---- resuming a run --------------------------------------------------------------------------------- */
 
 static pb_status check_known(const char *dir, int ended, pb_progress_line *last)
 {
@@ -94,10 +106,10 @@ pb_status pb_attempts_resume(pb_attempts *a, const char *dir, pb_progress_line *
     return pb_attempts_read(dir, o, a);
 }
 
-/* ---- what became of a process ------------------------------------------------------------------------ */
+/* ---- the outcome of a process ------------------------------------------------------------------------ */
 
-/* True if the process number is done. A process that a signal or the budget stopped may nevertheless have completed its
- * last case; then progress.csv says that the next process is to be measured. */
+/* Sets *done to true if all cases of this process number are measured. A process that a signal or the budget stopped
+ * may nevertheless have completed its last case; then progress.csv names the next process. */
 static pb_status is_done(const pb_process *l, pb_exit code, bool stopped, bool *done)
 {
     pb_place next = {0};
@@ -108,7 +120,23 @@ static pb_status is_done(const pb_process *l, pb_exit code, bool stopped, bool *
     return PB_OK;
 }
 
-/* Sets the outcome of a process that is done. `why`: the reasons of throttling; "": none. */
+/* True if another process can be measured after this one and the ones that follow it, each as long as this one. */
+static bool time_for_another(const pb_process *l, double seconds)
+{
+    const double left = (double)(l->processes - l->number) * seconds;
+    return !(l->deadline > 0) || pb_clock_seconds() + left < l->deadline;
+}
+
+/* Decides whether a process is measured again; `why`: why it was throttled. Other work may last, so without
+ * --throttle-retries there is only one such retry in a run. */
+static bool repeat(const pb_attempts *a, const pb_process *l, const char *why, int earlier, double seconds)
+{
+    const pb_options *o = a->options;
+    if (!pb_is_disturbance(why)) return earlier < most_retries(o);
+    return (o->throttle_retries >= 0 ? earlier < o->throttle_retries : !a->retries) && time_for_another(l, seconds);
+}
+
+/* Sets the outcome of a process whose cases are all measured. `why`: the reasons of throttling; "": none. */
 static void conclude(const pb_attempts *a, const pb_process *l, const char *why, pb_process_end *end)
 {
     const int earlier = end->retry_of >= 0 ? a->earlier[end->retry_of] + 1 : 0;
@@ -116,9 +144,11 @@ static void conclude(const pb_attempts *a, const pb_process *l, const char *why,
     snprintf(end->reason, sizeof end->reason, "%s", l->reason);
     if (!*why) return;
     end->outcome = PB_OUTCOME_throttled;
-    if (earlier < a->options->throttle_retries) snprintf(end->reason, sizeof end->reason, "%s (measured again)", why);
+    if (repeat(a, l, why, earlier, end->seconds))
+        snprintf(end->reason, sizeof end->reason, "%s%s", why, measured_again);
     else snprintf(end->reason, sizeof end->reason, "%s (after %d retries)", why, earlier);
-    fprintf(stderr, "bench: process %d was throttled: %s\n", l->number, end->reason);
+    fprintf(stderr, "bench: process %d was %s: %s\n", l->number, pb_is_disturbance(why) ? "disturbed" : "throttled",
+            end->reason);
 }
 
 /* Sets the outcome of a process that --resume continues. */
@@ -173,11 +203,9 @@ pb_status pb_throttle_run(pb_attempts *a, pb_process *l, json_t *about, pb_exit 
     const double began = pb_clock_seconds();
     char why[PB_THROTTLED_TEXT];
     pb_state_recording *w;
-    pb_backend_id device;
     json_t *state;
     now_utc(end.start_utc);
-    PB_TRY(pb_backend_find(l->options->device, &device));
-    PB_TRY(pb_state_recording_begin(device, &w));
+    PB_TRY(pb_state_recording_begin(l->options, &w));
     pb_status s = pb_process_run(l, code, stopped);
     const pb_status recorded = pb_state_recording_end(w, l->number, &state, why);
     end.seconds = pb_clock_seconds() - began;

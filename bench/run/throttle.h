@@ -5,19 +5,24 @@
  * `throttled`, with the reason as note. Their values are used only if all processes of the row were throttled
  * (series.h). Rows of status pass, fail, wrong and others keep their status, because throttling does not affect
  * correctness. The retry is a new process with the next free number. There are at most --throttle-retries retries of a
- * process; the rows of each throttled attempt stay in the file. */
+ * process (2); the rows of each throttled attempt stay in the file.
+ *
+ * A process from which other work took CPU time (disturbance.h) is throttled too. Other work may last longer than a
+ * run, so without --throttle-retries a run has at most one retry for it, and only if no process was repeated before.
+ * There is no such retry when --budget leaves no time for it: the run is complete without. */
 #ifndef PB_THROTTLE_H
 #define PB_THROTTLE_H
 #include <jansson.h>
 
-#include "bench/rows/processes.h"
+#include "bench/rows/rows.h"
 #include "bench/run/process.h"
 #include "bench/run/progress.h"
 
 /* Which processes of a run have ended, and which of them are measured again. */
 typedef struct pb_attempts {
     const pb_options *options; /* borrowed: processes, throttle_retries, device */
-    /* [ended], owned: the earlier attempts of the measurement that each process is an attempt of */
+    /* [ended], owned. earlier[i]: number of earlier attempts at the measurement that process i repeats; 0: it repeats
+     * none */
     int *earlier;
     int ended, room;
     int *again; /* [retries], owned: the processes that are measured again, in the order of their retries */

@@ -4,18 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/measure/slowdown.h"
-#include "bench/measure/time_slice.h"
-#include "bench/rows/exits.h"
-#include "bench/rows/read.h"
+#include "bench/derived/derived.h"
+#include "bench/measure/measure.h"
+#include "bench/rows/rows.h"
 #include "bench/run/process.h"
 #include "bench/run/progress.h"
-#include "bench/suites/suite.h"
+#include "bench/run/run_json.h"
+#include "bench/suites/suites.h"
 #include "kernels/engine/clock.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
-/* The measure options of the command line: 0 or -1 where one is not given. */
+/* Returns the measurement options that the command line gives; 0 or -1: not given. */
 static pb_measure_asked measure_asked(const pb_options *o)
 {
     return (pb_measure_asked){.warmup = (int)o->warmup,
@@ -23,7 +23,7 @@ static pb_measure_asked measure_asked(const pb_options *o)
                               .min_time = o->min_time};
 }
 
-/* Classifies a failure: ENOMEM, or EDEVICE if the device accepts no more work. PB_OK: the failure concerns this case
+/* Returns ENOMEM if memory ran out, EDEVICE if the device accepts no more work. PB_OK: the failure concerns this case
  * only, and other cases may succeed. */
 static pb_status machine_failed(pb_ctx *ctx, pb_status s)
 {
@@ -65,7 +65,7 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 /* The pace of this process: elapsed time divided by expected time. has_time() uses it to decide whether a case would
  * end before the deadline. The first case always runs; otherwise a small budget would never make progress. */
 typedef struct pace {
-    double began, expected; /* start time; expected seconds of the cases measured so far */
+    double began, expected; /* began: start time; expected: expected seconds of the cases measured so far */
 } pace;
 
 static bool has_time(const pb_options *o, const pb_plan *plan, const pb_case *c, pace *p)
@@ -112,6 +112,7 @@ static pb_status skip(const pb_case *c, pb_emitter *emitter)
 static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_emitter *emitter, const pb_options *o)
 {
     pb_status s = plan->suite->conclude ? plan->suite->conclude(ctx, emitter) : PB_OK;
+    if (s == PB_OK) s = pb_ratios_conclude(emitter, plan->suite->name);
     if (pb_interrupted()) return PB_EXIT_HARNESS;
     if (s == PB_OK)
         return pb_progress_mark(o->child_dir, (pb_place){emitter->process + 1, 0}) == PB_OK
@@ -138,7 +139,7 @@ static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *pla
         if (pb_interrupted()) return PB_EXIT_HARNESS;
         pb_heartbeat_send(env->heartbeat, PB_SAYS_BEGIN);
         const pb_status s = hung[order[i]] < HANGS ? measure(ctx, c, env) : skip(c, env->emitter);
-        if (s == PB_ENOMEM) { /* the row says so; smaller cases may still fit */
+        if (s == PB_ENOMEM) { /* the case's row has the reason; smaller cases may still fit into memory */
             code = pb_complain(PB_EXIT_NO_MEMORY);
             pb_heartbeat_send(env->heartbeat, PB_SAYS_NO_MEMORY);
         }
@@ -212,7 +213,9 @@ pb_exit pb_process_child(const pb_options *o)
         fcntl(heartbeat.fd, F_SETFD, FD_CLOEXEC); /* a child of this process must not keep the pipe open */
     if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     if (pb_emitter_open(o->child_dir, &emitter) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    emitter.run_id = o->child_run, emitter.machine_id = o->child_machine, emitter.process = (int)o->child_process;
+    emitter.run_id = o->child_run, emitter.machine_id = o->child_machine, emitter.host = o->child_host;
+    emitter.commit = pb_run_commit();
+    emitter.process = (int)o->child_process;
     const pb_exit code = with_time_slices(o, device, &heartbeat, &emitter);
     pb_emitter_close(&emitter);
     return code;

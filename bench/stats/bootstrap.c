@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bench/stats/distributions.h"
-#include "bench/stats/stats.h"
+#include "bench/stats/inference.h"
 #include "kernels/engine/bind.h"
 
 uint64_t pb_seed_of(const double *x, int n)
@@ -24,7 +24,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The quantile p of sorted values, interpolated linearly between neighbours (Hyndman and Fan 1996, type 7). */
+/* Returns the p-quantile of sorted values, interpolated linearly between neighbours (Hyndman and Fan 1996, type 7). */
 static double quantile(const double *sorted, int n, double p)
 {
     double at = p * (n - 1);
@@ -32,7 +32,7 @@ static double quantile(const double *sorted, int n, double p)
     return i >= n - 1 ? sorted[n - 1] : sorted[i] + (at - i) * (sorted[i + 1] - sorted[i]);
 }
 
-/* The acceleration of BCa, by the jackknife: sum (m - v_i)^3 / (6 (sum (m - v_i)^2)^1.5), where v_i is the statistic
+/* Computes BCa's acceleration by the jackknife: sum (m - v_i)^3 / (6 (sum (m - v_i)^2)^1.5), where v_i is the statistic
  * without value i, and m the mean of all v_i. */
 static double acceleration(const double *x, int n, pb_statistic f, double *work, double *left_out)
 {
@@ -51,8 +51,8 @@ static double acceleration(const double *x, int n, pb_statistic f, double *work,
     return squares > 0 ? cubes / (6 * squares * sqrt(squares)) : 0;
 }
 
-/* The BCa interval ends at a quantile of the sorted resamples. Returns its level for one end; z is the normal quantile
- * of that end without correction, negative for the lower one. */
+/* Returns the level of the quantile of the sorted resamples at which the BCa interval ends. z: the normal quantile of
+ * that end without correction, negative for the lower end. */
 static double adjusted_level(double bias, double accel, double z)
 {
     double shifted = bias + z, shrink = 1 - accel * shifted;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* ---- root finder ------------------------------------------------------------------------------- */
+/* ---- solving f(x) = target --------------------------------------------------------------------- */
 
 typedef struct bracket {
     long double a, b, fa, fb; /* a < b; fa = ln f(a) - ln target >= 0 >= fb */
@@ -58,7 +58,7 @@ long double pb_solve_falling(pb_falling_fn f, const void *self, long double targ
     return x;
 }
 
-/* ---- incomplete beta --------------------------------------------------------------------------- */
+/* ---- the incomplete beta function -------------------------------------------------------------- */
 
 /* The continued fraction of DLMF 8.17.22, by the modified Lentz method. It needs about sqrt(max(a,b)) terms. */
 static long double beta_fraction(long double a, long double b, long double x)
@@ -88,7 +88,7 @@ static long double beta_fraction(long double a, long double b, long double x)
 
 static long double log_gamma(long double x)
 {
-    int sign; /* lgammal() would write the global signgam */
+    int sign; /* lgammal() would write the global variable signgam, which other threads may use */
     return lgammal_r(x, &sign);
 }
 
@@ -130,7 +130,7 @@ double pb_beta_quantile(double p, double a, double b)
     return (double)pb_solve_falling(beta_upper, &(shape){a, b}, 1 - (long double)p, 1);
 }
 
-/* ---- normal and t ------------------------------------------------------------------------------ */
+/* ---- the normal distribution and Student's t --------------------------------------------------- */
 
 double pb_normal_tail(double z) { return isnan(z) ? 1 : erfc(z * 0.70710678118654752440) / 2; }
 

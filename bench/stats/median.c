@@ -1,4 +1,4 @@
-/* median.c - computes the median by sorting, and the maximum. */
+/* median.c - computes the median of an array by sorting it, and a maximum that keeps NaN. */
 #include "bench/stats/median.h"
 
 #include <math.h>

@@ -1,11 +1,11 @@
 /* paired.c - statistics of paired differences (t test, confidence interval, equivalence test), Holm's adjustment, and
- * the bounds for rates and for stored sessions. */
+ * bounds of rates. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "bench/stats/distributions.h"
+#include "bench/stats/inference.h"
 #include "bench/stats/median.h"
-#include "bench/stats/stats.h"
 
 pb_sample pb_sample_of(const double *x, int n)
 {
@@ -59,7 +59,7 @@ double pb_tost(const pb_sample *s, double delta)
     return above > below ? above : below;
 }
 
-/* ---- Holm -------------------------------------------------------------------------------------- */
+/* ---- Holm's adjustment for several tests ------------------------------------------------------- */
 
 typedef struct ranked {
     double p;
@@ -89,26 +89,10 @@ pb_status pb_holm(const double *p, size_t n, size_t m, double *adjusted)
     return PB_OK;
 }
 
-/* ---- rates and stored sessions ----------------------------------------------------------------- */
+/* ---- bounds for rates ---------------------------------------------------------------------------- */
 
 double pb_rate_bound(int k, int n, double confidence)
 {
     if (n < 1 || k >= n) return 1;
     return pb_beta_quantile(confidence, (k > 0 ? k : 0) + 1, n - (k > 0 ? k : 0));
-}
-
-/* The standard deviation of the difference between a new session and the mean of the stored ones. */
-static double prediction_sd(const pb_sample *s) { return s->sd * sqrt(1 + 1.0 / s->n); }
-
-double pb_prediction_bound(const pb_sample *s, double alpha)
-{
-    if (s->n < PB_MIN_SESSIONS || !isfinite(s->sd) || !(alpha > 0)) return HUGE_VAL;
-    return alpha < 1 ? s->mean + pb_t_quantile(alpha, s->n - 1) * prediction_sd(s) : -HUGE_VAL;
-}
-
-double pb_prediction_test(const pb_sample *s, double value)
-{
-    if (s->n < PB_MIN_SESSIONS) return 1;
-    /* The t test divides by sd/sqrt n; the factor sqrt n cancels that, so it divides by prediction_sd. */
-    return pb_t_test(&(pb_sample){s->n, value - s->mean, prediction_sd(s) * sqrt(s->n)}, 0);
 }

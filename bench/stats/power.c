@@ -1,10 +1,10 @@
-/* power.c - the probability that the t test finds a change, and its inverses: the detectable change and the pairs
+/* power.c - the probability that a test finds a change, and its inverses: the detectable change and the pairs
  * needed. */
 #include <float.h>
 #include <math.h>
 
 #include "bench/stats/distributions.h"
-#include "bench/stats/stats.h"
+#include "bench/stats/inference.h"
 
 /* The tanh-sinh quadrature rule on [-1, 1]. Its nodes are x = tanh(pi/2 sinh y) for y = -SIDE h .. SIDE h. gap[] holds
  * 1 - |x|, which stays accurate where x rounds to 1. */
@@ -93,6 +93,15 @@ double pb_detectable(const pb_detector *d, double power)
     expectation e;
     prepare(&e, d);
     return (double)pb_solve_falling(missed, &e, 1 - (long double)power, 1) * d->sd / sqrt(d->n);
+}
+
+double pb_flip_detectable(int n, double sd, double level, double power)
+{
+    const double negative = floor(log2(level) + n + 1e-12);
+    if (n < 1 || !(sd >= 0) || !isfinite(sd) || !(level > 0) || !(power > 0 && power < 1) || negative < 0)
+        return HUGE_VAL;
+    if (negative >= n) return 0;
+    return sd * fmax(0, pb_normal_quantile(pb_beta_quantile(1 - power, negative + 1, n - negative)));
 }
 
 int pb_pairs_needed(const pb_detector *d, double effect, double power, int max)

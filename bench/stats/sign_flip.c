@@ -1,14 +1,15 @@
-/* sign_flip.c - the exact sign-flip test. It sorts the sums of two halves, so that 2^n sums need not be visited. */
+/* sign_flip.c - the exact sign-flip test. It splits the n differences into two halves, and counts with two sorted lists
+ * of 2^(n/2) sums instead of visiting all 2^n sums. */
 #include <float.h>
 #include <math.h>
 
-#include "bench/stats/stats.h"
+#include "bench/stats/inference.h"
 
 enum { HALF = 1 << (PB_SIGN_FLIP_MAX / 2) };
 
-/* Writes all 2^n sums of +-x[0] +- ... +- x[n-1] to sums, in ascending order, and returns their number. Each value
- * merges two shifted copies of the sorted list so far: one moved down by |x[i]|, one moved up. `work` needs half as
- * much room. */
+/* Writes all 2^n sums of +-x[0] +- ... +- x[n-1] to sums, in ascending order, and returns their number. For each value
+ * it merges two copies of the sorted list so far, one with |x[i]| subtracted, one with |x[i]| added. `work`: room for
+ * half as many sums. */
 static size_t signed_sums(const double *x, int n, double *sums, double *work)
 {
     size_t count = 1;
@@ -29,7 +30,7 @@ static size_t signed_sums(const double *x, int n, double *sums, double *work)
 /* The number of pairs (i, j) with a[i] + b[j] >= least. Both arrays are ascending. */
 static size_t pairs_reaching(const double *a, size_t na, const double *b, size_t nb, double least)
 {
-    size_t reached = 0, j = nb; /* b[j..nb) reach `least` together with a[i] */
+    size_t reached = 0, j = nb; /* b[j..nb): the elements whose sum with a[i] is at least `least` */
     for (size_t i = 0; i < na; i++) {
         while (j > 0 && a[i] + b[j - 1] >= least) j--;
         reached += nb - j;

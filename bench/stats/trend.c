@@ -39,6 +39,6 @@ double pb_trend_of_note(const char *note)
 {
     const char *found = strstr(note, TREND_TEXT);
     const double percent = found ? strtod(found + strlen(TREND_TEXT), NULL) : 0;
-    return percent > 0 && percent < 1e6 ? percent / 100
-                                        : 0; /* checked, because the note is read from a file and may hold any text */
+    /* The note is read from a file and may hold any text, so the figure is checked. */
+    return percent > 0 && percent < 1e6 ? percent / 100 : 0;
 }

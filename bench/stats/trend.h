@@ -16,6 +16,6 @@
 double pb_trend(const double *seconds, int n);
 /* Writes `note`, followed by a text that reports the trend, which must be > 0. `room`: bytes in `out`. */
 void pb_trend_note(const char *note, double trend, char *out, size_t room);
-/* The trend that a note written by pb_trend_note reports; 0: none. */
+/* Reads the trend from a note that pb_trend_note has written; 0: the note reports none. */
 double pb_trend_of_note(const char *note);
 #endif

@@ -9,7 +9,7 @@
 #include "kernels/sparse_mla/sparse_mla.h"
 #include "kernels/uniform/uniform.h"
 
-/* ---- arguments ----------------------------------------------------------------------------------------- */
+/* ---- arguments of the ops for each pass ---------------------------------------------------------------- */
 
 typedef union arguments {
     pb_sparse_mla_fwd_args sparse_fwd;
@@ -76,7 +76,7 @@ double pb_attn_bytes(const pb_attn_call *c)
     return op_and_arguments(c, c->a.backward, &args)->cost(&args).bytes;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------------- */
+/* ---- allocating and filling the tensors ---------------------------------------------------------------- */
 
 static void carve(pb_attn_call *c)
 {

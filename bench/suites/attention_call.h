@@ -13,9 +13,9 @@
 typedef struct pb_attn_call {
     pb_attn a;
     int32_t *lists;       /* [S,W] key lists on the host, owned; NULL: dense */
-    double valid, listed; /* (query, key) pairs: those that are not masked; all slots of the lists */
+    double valid, listed; /* (query, key) pairs; valid: those that are not masked; listed: all slots of the lists */
     pb_arena memory;      /* owns the device memory of the tensors below */
-    void *q, *kv;         /* [S,H,D], [S_kv,D]; variance 1, so that scaled scores have variance 1 */
+    void *q, *kv;         /* q [S,H,D] and kv [S_kv,D] have variance 1, so that scaled scores have variance 1 */
     float *sink, *lse;    /* [H], [S,H] */
     int32_t *idx;         /* [S,W] copy of `lists`; NULL: dense */
     void *o;              /* [S,H,V] */

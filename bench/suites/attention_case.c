@@ -7,7 +7,7 @@
 
 #include "kernels/mla_index/mla_index.h"
 
-/* ---- axes of the cases --------------------------------------------------------------------------------- */
+/* ---- parsing the axes of a case ------------------------------------------------------------------------ */
 
 static pb_status word(const pb_case *c, const char *axis, const char *const *words, int *out)
 {
@@ -60,7 +60,7 @@ pb_status pb_attn_of(const pb_case *c, pb_attn *out)
     return PB_OK;
 }
 
-/* ---- key lists ----------------------------------------------------------------------------------------- */
+/* ---- making the key lists ------------------------------------------------------------------------------ */
 
 /* A 32-bit hash, bijective (lowbias32 of C. Wellons' hash-prospector). */
 static uint32_t spread(uint32_t x)

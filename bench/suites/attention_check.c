@@ -9,7 +9,7 @@
 
 #include "kernels/sparse_mla/sparse_mla.h"
 
-/* ---- deviations ---------------------------------------------------------------------------------------- */
+/* ---- measures of deviation ----------------------------------------------------------------------------- */
 
 void pb_deviation_add(pb_deviation *d, double want, double got)
 {
@@ -18,7 +18,7 @@ void pb_deviation_add(pb_deviation *d, double want, double got)
     d->norm += want * want;
     d->xy += want * got;
     d->squares += want * want + got * got;
-    if (isnan(apart) || apart > d->most) d->most = apart; /* NaN wins, and no later value replaces it */
+    if (isnan(apart) || apart > d->most) d->most = apart; /* once `most` is NaN, no later value replaces it */
     d->n++;
 }
 
@@ -29,10 +29,11 @@ double pb_deviation_rel_diff(const pb_deviation *d)
     return !(d->squares <= 0) ? 1 - 2 * d->xy / d->squares : 0; /* the negated test lets NaN through */
 }
 
-/* ---- sampled elements ---------------------------------------------------------------------------------- */
+/* ---- choosing the elements to check -------------------------------------------------------------------- */
 
-/* Limits of the sample. PARTS: ranges of a chunk's queries whose contributions are computed in parallel. PAIRS: a row
- * of kv is checked only if no more (query, head) pairs list it. */
+/* Limits of the sample. QUERIES, HEADS, ROWS: most queries, heads and rows of kv that are checked. PARTS: parts of a
+ * chunk whose contributions are computed in parallel. PAIRS: a row of kv is checked only if no more (query, head) pairs
+ * list it. */
 enum { QUERIES = 16, HEADS = 8, ROWS = 6, PARTS = 16, PAIRS = 1 << 18 };
 
 typedef struct sample {
@@ -40,13 +41,14 @@ typedef struct sample {
     pb_attn_error *e;
     float scale;
     int query[QUERIES], nq, nh, row[ROWS], nr;
-    void *kv;                  /* [S_kv,D], copied from the device */
-    float *sink;               /* [H] */
-    double *dkv, *dsink;       /* [ROWS,D], [H]: sums of the reference so far */
-    void *q, *dO, *o, *dq;     /* [n,H,D or V], copied from the device: the current chunk of queries */
-    float *lse;                /* [n,H] */
-    int32_t *listed_by;        /* [S_kv]: number of slots that list the row */
-    int first, n, most, tasks; /* the current chunk: first query, queries; largest chunk; parallel tasks per chunk */
+    void *kv;              /* [S_kv,D], copied from the device */
+    float *sink;           /* [H] */
+    double *dkv, *dsink;   /* [ROWS,D], [H]: sums of the reference so far */
+    void *q, *dO, *o, *dq; /* [n,H,D or V], copied from the device: the current chunk of queries */
+    float *lse;            /* [n,H] */
+    int32_t *listed_by;    /* [S_kv]: number of slots that list the row */
+    /* current chunk: queries first..first+n-1; most: queries of the largest chunk; tasks: parallel tasks per chunk */
+    int first, n, most, tasks;
 } sample;
 
 static int clamp(int v, int least, int most) { return v < least ? least : v > most ? most : v; }
@@ -78,7 +80,8 @@ static int times(const pb_attn_call *c, int i, int row)
     return n;
 }
 
-/* Long lists get fewer queries and heads, so that the reference takes about the same time for every case. */
+/* Chooses the queries and heads to check: fewer for longer lists, so that the reference takes about equal time for
+ * every case. */
 static void choose_queries(sample *s)
 {
     const pb_attn *a = &s->c->a;
@@ -89,8 +92,8 @@ static void choose_queries(sample *s)
         s->query[k] = k == 0 ? 0 : k == 1 ? a->S - 1 : (int)(pb_uniform(11, (uint64_t)k) * a->S);
 }
 
-/* Counts how often each row is listed, then draws rows that are not listed too often. In a dense case a late row is
- * attended to by fewer queries, so rows are drawn from the end. */
+/* Chooses the rows of kv to check, among those that are not listed too often. In a dense case fewer queries attend to
+ * later rows, so rows are drawn from the end. */
 static pb_status choose_rows(sample *s)
 {
     const pb_attn *a = &s->c->a;
@@ -110,7 +113,7 @@ static pb_status choose_rows(sample *s)
                  : pb_fail(PB_EUNSUPPORTED, "attention: every row of kv is in too many key lists to be checked");
 }
 
-/* ---- one small problem ------------------------------------------------------------------------------------ */
+/* ---- one small reference problem -------------------------------------------------------------------------- */
 
 typedef struct problem {
     float *q, *kv, *dO, *o, *lse, *sink, *dq, *dkv, *dsink; /* one allocation, freed through q */
@@ -204,7 +207,7 @@ static void compare(const sample *s, int which, const float *want, const void *g
     for (size_t i = 0; i < n; i++) pb_deviation_add(d, (double)want[i], pb_load(got, at + i, t));
 }
 
-/* ---- tasks of one chunk ----------------------------------------------------------------------------------- */
+/* ---- the parallel tasks of one chunk ---------------------------------------------------------------------- */
 
 /* Checks one head of one query: o and lse of a forward case, dq of a backward case. */
 static pb_status check_head(pb_ctx *cpu, const sample *s, int i, int h)
@@ -241,8 +244,8 @@ static void add(double *sum, const float *part, int n)
     for (int i = 0; i < n; i++) sum[i] += (double)part[i];
 }
 
-/* Adds what queries from..to of the chunk contribute to the sampled row of dkv with index `which`, or to dsink if
- * `which` is nr. A query that lists the row twice takes part twice. */
+/* Adds the contribution of queries from..to-1 to the gradient of the sampled row with index `which`, or to dsink if
+ * `which` is nr. A query that lists the row twice contributes twice. */
 static pb_status add_queries(pb_ctx *cpu, const sample *s, int from, int to, int which)
 {
     const pb_attn *a = &s->c->a;
@@ -297,7 +300,7 @@ static pb_status run_tasks(const sample *s)
     return worst == PB_OK ? PB_OK : pb_fail(worst, "%s", why);
 }
 
-/* ---- chunks of queries ------------------------------------------------------------------------------------ */
+/* ---- checking all chunks ---------------------------------------------------------------------------------- */
 
 /* Counts the elements that are not finite or still hold PB_UNWRITTEN. */
 static void look(const sample *s, const char *name, const void *p, size_t n, pb_dtype t)
@@ -409,7 +412,7 @@ pb_status pb_attn_check(pb_ctx *ctx, const pb_attn_call *c, pb_attn_error *out)
     return st;
 }
 
-/* ---- verdict ---------------------------------------------------------------------------------------------- */
+/* ---- the verdict on all outputs --------------------------------------------------------------------------- */
 
 int pb_attn_worst(const pb_attn_error *e)
 {

@@ -22,20 +22,21 @@ typedef struct pb_deviation {
     double n;
 } pb_deviation;
 void pb_deviation_add(pb_deviation *d, double want, double got);
-/* ||got - want|| / ||want||; ||got - want|| if want is all zero. */
+/* Returns ||got - want|| / ||want||, or ||got - want|| if want is all zero. */
 double pb_deviation_rel(const pb_deviation *d);
-/* max |got - want| / rms(want); max |got - want| if want is all zero. */
+/* Returns max |got - want| / rms(want), or max |got - want| if want is all zero. */
 double pb_deviation_most(const pb_deviation *d);
-/* 1 - 2 sum(want got) / sum(want^2 + got^2), the measure in the tests of public kernels. */
+/* Returns 1 - 2 sum(want got) / sum(want^2 + got^2), the measure in the tests of public kernels (FlashMLA). */
 double pb_deviation_rel_diff(const pb_deviation *d);
 
 enum { PB_CHECKED = 3 }; /* outputs compared: forward o, lse; backward dq, dkv, dsink */
 typedef struct pb_attn_error {
     const char *name[PB_CHECKED]; /* NULL: the pass has no such output */
     pb_deviation of[PB_CHECKED];
-    double tol[PB_CHECKED]; /* limit of the relative L2 deviation; 100 times it is the limit of the largest one */
-    double bad;             /* number of elements, in all outputs, that are not finite or were never written */
-    const char *bad_in;     /* name of the first such output; NULL: none */
+    /* limit of the relative L2 deviation; the largest deviation (pb_deviation_most) may be 100 times as large */
+    double tol[PB_CHECKED];
+    double bad;         /* number of elements, in all outputs, that are not finite or were never written */
+    const char *bad_in; /* name of the first such output; NULL: none */
 } pb_attn_error;
 
 /* Checks the outputs after a run of the pass that has completed. EDEVICE, ENOMEM; EUNSUPPORTED: every sampled row of kv

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "bench/derived/requirements.h"
+#include "bench/derived/derived.h"
 
 /* True for the shape on which public kernels have produced gradients that are not finite. */
 static bool applies(const pb_attn *a)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 #include "kernels/clip/clip.h"
 #include "kernels/engine/arena.h"
 #include "kernels/engine/op.h"
@@ -14,7 +14,7 @@
 
 enum { N = 8192 /* matrices are N x N */, KERNEL_LAUNCHES = 1000 /* kernel launches per sample */ };
 
-/* ---- matrix product --------------------------------------------------------------------------------- */
+/* ---- the rate of matrix products -------------------------------------------------------------------- */
 
 static pb_status run_product(pb_ctx *ctx, void *self) { return pb_linear_fwd(ctx, self); }
 
@@ -79,7 +79,7 @@ pb_status pb_ceiling_matmul_f32(pb_ctx *ctx, const pb_case *c, const pb_suite_en
     return product(ctx, c, "matmul_f32_rate", PB_F32, env);
 }
 
-/* ---- kernel launches ---------------------------------------------------------------------------------- */
+/* ---- the time of a kernel launch and of a graph node -------------------------------------------------- */
 
 static pb_status run_launches(pb_ctx *ctx, void *self)
 {
@@ -118,9 +118,10 @@ pb_status pb_ceiling_kernel_launch(pb_ctx *ctx, const pb_case *c, const pb_suite
     return s;
 }
 
-/* ---- reductions in L2 ----------------------------------------------------------------------------------- */
+/* ---- the rate of reductions in L2 ----------------------------------------------------------------------- */
 
-/* Rows of 2 KiB, as attention backward adds them, to a target of 16 MiB, which fits easily in L2. */
+/* Sizes of l2_reduce_rate: ADDITIONS rows of COLUMNS floats (2 KiB each), as attention backward adds them, go to an
+ * array of ROWS rows (16 MiB), which fits in L2. */
 enum { ADDITIONS = 1 << 20, ROWS = 8192, COLUMNS = 512 };
 
 static pb_status run_additions(pb_ctx *ctx, void *self) { return pb_scatter_add(ctx, self); }

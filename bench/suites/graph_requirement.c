@@ -7,15 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/requirements.h"
+#include "bench/derived/derived.h"
 #include "bench/suites/train_case.h"
 #include "os/interrupt.h"
 
-enum { TINY_STEPS = 100, QLORA_STEPS = 50 }; /* as F-GRAPH-BWD-001 and F-GRAPH-BWD-001-QLORA say */
+/* numbers of steps that F-GRAPH-BWD-001 and F-GRAPH-BWD-001-QLORA prescribe */
+enum { TINY_STEPS = 100, QLORA_STEPS = 50 };
 static const char tiny_key[] = "requirement/tiny?batch=2&clip=fused&dtype=f32&layers=0&model=tiny&rank=16&seq=64&"
                                "targets=q+v&tuning=lora";
 
-/* One of the two variants, eager or graph. Its trainer has taken one step, which sizes the scratch memory. */
+/* A trainer that runs its steps eagerly or as a graph. It has taken one step, which sizes the scratch memory. */
 typedef struct variant {
     pb_trainer *t;
     pb_graph *graph; /* captured backward pass with clip; NULL: eager */
@@ -31,7 +32,8 @@ static pb_status step(pb_ctx *ctx, const variant *a, size_t batch, double *loss)
     return pb_trainer_loss(a->t, loss);
 }
 
-/* Opens both variants and takes one step with each. With learning rate 0 it only advances the step number. */
+/* Opens both variants and takes one step with each. The learning rate of that step is 0, so that it changes no
+ * weight. */
 static pb_status open_variants(pb_ctx *ctx, const pb_case *c, variant *eager, variant *graphed)
 {
     variant *const both[] = {eager, graphed};
@@ -52,7 +54,7 @@ static void close_variants(pb_ctx *ctx, variant *eager, variant *graphed)
     pb_trainer_close(graphed->t);
 }
 
-/* The requirement `id` on the losses of that many steps of the case. */
+/* Requirement `id`: the losses of `steps` steps of case `of` must agree between eager and graph. */
 typedef struct losses {
     const char *id;
     const pb_case *of;
@@ -71,7 +73,7 @@ static pb_status same_losses(pb_ctx *ctx, pb_emitter *emitter, const losses *l, 
         PB_TRY(step(ctx, eager, (size_t)done, &e));
         PB_TRY(step(ctx, graphed, (size_t)done, &g));
         const double d = fabs(e - g);
-        worst = pb_max_or_nan(worst, d); /* so that a loss that is not finite fails */
+        worst = pb_max_or_nan(worst, d); /* a loss that is not finite makes `worst` NaN, which fails the requirement */
         for (int i = 0; i < 3; i++)
             if (done + 1 == shown[i]) at[i] = g;
     }
@@ -81,7 +83,7 @@ static pb_status same_losses(pb_ctx *ctx, pb_emitter *emitter, const losses *l, 
     return pb_requirement_emit(emitter, l->id, l->of->axes, l->of->n, worst, l->applies, how);
 }
 
-/* The joint norm of the gradients of a layer; -1: of the parameters outside the layers. */
+/* Computes the joint norm of a layer's gradients; layer -1: of the parameters outside the layers. */
 static pb_status joint_norm(pb_ctx *ctx, const pb_model *m, int layer, double *norm)
 {
     double sum = 0;
@@ -151,7 +153,7 @@ static pb_status run_tiny(pb_ctx *ctx, pb_emitter *emitter, variant *eager, vari
 pb_status pb_graph_requirements(pb_ctx *ctx, pb_emitter *emitter)
 {
     variant eager = {0}, graphed = {0};
-    if (ctx->id == PB_CPU) /* on a GPU a case emits this row: pb_graph_losses */
+    if (ctx->id == PB_CPU) /* on a GPU the case `losses` of suite backward emits this row (pb_graph_losses) */
         PB_TRY(pb_requirement_emit(emitter, "F-GRAPH-BWD-001-QLORA", NULL, 0, (double)NAN, false,
                                    "on a CPU, 50 steps of both variants would take most of an hour"));
     const pb_status s = run_tiny(ctx, emitter, &eager, &graphed);

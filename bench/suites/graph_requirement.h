@@ -2,7 +2,7 @@
  * step, can be captured, and clips gradients. */
 #ifndef PB_GRAPH_REQUIREMENT_H
 #define PB_GRAPH_REQUIREMENT_H
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 
 /* Trains the model `tiny` eagerly and as a graph, and emits a row for each of F-GRAPH-BWD-001, 002 and 004. If
  * pb_interrupted() turns true during the 100 steps, 001 and 004 get no row. On a CPU F-GRAPH-BWD-001-QLORA gets a row
@@ -15,7 +15,7 @@ pb_status pb_graph_requirements(pb_ctx *ctx, pb_emitter *emitter);
 pb_status pb_graph_losses(pb_ctx *ctx, const pb_case *c, pb_emitter *emitter);
 /* True if the case has this name. */
 bool pb_graph_losses_is(const pb_case *c);
-/* EINVAL: the case is not one that the requirement is about. */
+/* Checks a case `losses`. EINVAL: it is not the case of F-GRAPH-BWD-001-QLORA. */
 pb_status pb_graph_losses_check(const pb_case *c);
 double pb_graph_losses_seconds(const pb_case *c); /* estimate for a GPU */
 #endif

@@ -8,9 +8,10 @@
 
 /* Two results CSVs of `rows` rows each and a gates.csv, in a new temporary folder. Each CSV holds three processes.
  * Every case has a time, which gates and whose ceiling is matmul_rate, a rate and a counter. In the second CSV every
- * time is 1 % longer. */
+ * time is 0.1 % longer. */
 typedef struct pb_self_files pb_self_files;
-/* EINVAL: rows outside [100, 10000000]; EPATH, EIO, ENOMEM. pb_self_files_free() removes the folder. */
+/* Makes the files. EINVAL: rows outside [100, 10000000]; EPATH, EIO, ENOMEM. pb_self_files_free() removes the
+ * folder. */
 pb_status pb_self_files_make(size_t rows, pb_self_files **out);
 void pb_self_files_free(pb_self_files *f);
 

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/attention_crossover.h"
-#include "bench/derived/requirements.h"
+#include "bench/derived/derived.h"
+#include "bench/measure/measure.h"
 #include "bench/suites/attention_requirements.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
-/* ---- correctness checks ---------------------------------------------------------------------------------- */
+/* ---- emitting the error of the outputs ------------------------------------------------------------------- */
 
 static pb_status emit_error(const pb_case *c, const pb_attn_error *e, pb_emitter *emitter, bool *right)
 {
@@ -40,7 +40,7 @@ static pb_status check(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_emitte
     return emit_error(c, &e, emitter, right);
 }
 
-/* ---- time ------------------------------------------------------------------------------------------------ */
+/* ---- timing the pass ------------------------------------------------------------------------------------- */
 
 /* Estimated seconds of one call, for --dry-run and for choosing how to time it. Masked slots count as work. */
 static double call_seconds(const pb_attn *a, bool device)
@@ -50,8 +50,8 @@ static double call_seconds(const pb_attn *a, bool device)
     return pb_attn_flops(a, pairs) / rate;
 }
 
-/* The cache is evicted before each sample, because cached data would flatter the pass. Short passes are queued;
- * otherwise the time of their kernel launches would be measured. */
+/* Returns how to measure: the cache is evicted before each sample, because cached data would make the pass seem faster.
+ * Samples of short passes are queued, so that the host's time to launch their kernels is not measured. */
 static pb_measure_opts measure_opts(const pb_ctx *ctx, const pb_attn *a)
 {
     pb_measure_opts o = {.warmup = 1, .min_samples = 5, .max_samples = PB_MAX_SAMPLES, .min_time = 0.05};
@@ -86,8 +86,10 @@ static pb_status time_call(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const
     const pb_measure_opts o = pb_env_measure_opts(env, measure_opts(ctx, &k->a));
     pb_timing *t = malloc(sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
+    pb_held_reset(ctx); /* what the check of the result held is not counted */
     pb_status s = pb_measure(ctx, pb_attn_run, k, &o, t);
     if (s == PB_OK) s = pb_emit_timing(env->emitter, c, "kernel_time", t, impl);
+    if (s == PB_OK) s = pb_emit_counters(env->emitter, c, ctx, t, pb_attn_flops(&k->a, k->valid));
     if (s == PB_OK) s = emit_rates(c, k, t, env);
     free(t);
     return s;
@@ -152,9 +154,9 @@ static const char *const full_grid[] = {"fwd,bwd list=random,causal,v4 topk=32,1
 #define BF16    "dtype=bf16 heads=64 "
 #define LENGTHS "seq=1280,2048,4096,8192,16384,32768"
 #define DENSE   "fwd,bwd variant=dense list=causal topk=0 "
-/* With 64 heads of width 512: all lengths, and at length 4096 all kinds of lists and the deterministic backward pass.
- * Then other head counts and widths, and the shape of the requirements. Three processes fit into ten minutes on an
- * H100. */
+/* Grid for a GPU. With 64 heads of width 512: all lengths, and at length 4096 all kinds of lists and the deterministic
+ * backward pass. Then other head counts and widths, and the shape of the requirements. Three processes take less than
+ * ten minutes on an H100. */
 static const char *const device_grid[] = {"fwd,bwd " BF16 "list=random topk=128,640,1024,2048 " LENGTHS,
                                           "fwd,bwd " BF16 "list=v4 topk=640 " LENGTHS,
                                           "fwd,bwd " BF16 "list=causal,v4 topk=128,1024,2048 seq=4096",

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/requirements.h"
-#include "bench/derived/graph_gain.h"
+#include "bench/derived/derived.h"
+#include "bench/measure/measure.h"
 #include "bench/suites/graph_requirement.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
@@ -48,7 +48,7 @@ static pb_status graph_difference(pb_ctx *ctx, pb_trainer *t, apart *out)
     return s;
 }
 
-/* Compares graph and eager. With deterministic implementations the gradients must be bit-identical. Faster
+/* Compares the gradients of graph and eager. With deterministic implementations they must be bit-identical. Faster
  * implementations of a GPU may vary from run to run, within a bound. */
 static pb_status check_graph(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_emitter *emitter, pb_check *v)
 {
@@ -90,8 +90,8 @@ static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const p
     const pb_train_config *cfg = pb_trainer_config(t);
     PB_TRY(pb_emit_timing(emitter, c, "backward_time", timing, ""));
     PB_TRY(pb_emit(emitter, c, "tokens_per_second", cfg->B * cfg->S / timing->median, timing->n, PB_ROW_OK, ""));
-    PB_TRY(pb_emit(emitter, c, "kernel_launches", timing->kernel_launches, 0, PB_ROW_OK, ""));
-    PB_TRY(pb_emit(emitter, c, "host_syncs", timing->host_syncs, 0, PB_ROW_OK, ""));
+    const pb_flops flops = pb_trainer_flops(t);
+    PB_TRY(pb_emit_counters(emitter, c, ctx, timing, flops.backward - flops.again));
     if (ctx->id != PB_CPU) PB_TRY(pb_emit(emitter, c, "host_time", timing->host_median, timing->n, PB_ROW_OK, ""));
     if (pb_train_case_graph(c)) PB_TRY(pb_emit_graph(emitter, c, timing));
     return pb_train_case_memory(ctx, c, emitter);
@@ -158,8 +158,8 @@ static const char *const grid[] = {VARIANTS("tuning=lora batch=1"), "tuning=lora
 static const char *const full_grid[] = {
     "tuning=full,lora,qlora batch=1,2,4,8 seq=128,256,512 mode=eager,graph clip=sync,fused,multi", NULL};
 
-/* Sizes at which a graph pays and sizes at which it does not, for the requirements F-GRAPH-BWD-003a and 003b. Three
- * processes fit into ten minutes on an H200. */
+/* Grid for a GPU: sizes at which a graph pays and sizes at which it does not, for the requirements F-GRAPH-BWD-003a and
+ * 003b. Three processes take less than ten minutes on an H200. */
 #define DEVICE "dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b "
 #define LOSSES "losses dtype=bf16 model=qwen2.5-1.5b tuning=qlora batch=1 seq=512 mode=graph clip=fused"
 static const char *const device_grid[] = {

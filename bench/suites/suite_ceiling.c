@@ -3,18 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/requirements.h"
+#include "bench/derived/derived.h"
 #include "bench/suites/ceiling_device.h"
 #include "bench/suites/suite.h"
-#include "kernels/engine/arena.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/engine/arena.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 #include "profiles/ranges.h"
 
 enum { CALLS = 1 << 20 /* per sample */, N = 2048 /* matrices are N x N */ };
 
-/* ---- copy ------------------------------------------------------------------------------------------ */
+/* ---- copy_rate: copying memory --------------------------------------------------------------------- */
 
 typedef struct copy {
     void *to, *from; /* [bytes] each */
@@ -48,7 +48,7 @@ static pb_status measure_copy(pb_ctx *ctx, const pb_case *c, const pb_suite_env 
     return pb_emit_rate(env->emitter, c, "copy_rate", 2 * (double)job.bytes, &t, note);
 }
 
-/* ---- matrix product on the CPU --------------------------------------------------------------------------------- */
+/* ---- matmul_rate on a CPU -------------------------------------------------------------------------------------- */
 
 typedef struct product {
     float *a, *b, *c; /* [N,N] */
@@ -125,7 +125,7 @@ static pb_status measure_matmul(pb_ctx *ctx, const pb_case *c, const pb_suite_en
     return s;
 }
 
-/* ---- one indirect call on the CPU -------------------------------------------------------------------------------- */
+/* ---- the time of one indirect call on a CPU ---------------------------------------------------------------------- */
 
 typedef pb_status (*callee)(pb_ctx *ctx, void *self);
 
@@ -154,10 +154,10 @@ static pb_status measure_call(pb_ctx *ctx, const pb_case *c, const pb_suite_env 
     return pb_emit_timing(env->emitter, c, "call_time", &t, "a call through a table that adds 1");
 }
 
-/* ---- one profiler range on the host ---------------------------------------------------------------------- */
+/* ---- the time of one profiler range on the host ---------------------------------------------------------- */
 
-/* A compiler barrier. An op between push and pop could change the flag that ranges test, so both must test it each
- * time. */
+/* A compiler barrier between push and pop. An op there could change the flag that ranges test, so both must test it
+ * each time. */
 #define ANYTHING() __asm__ volatile("" ::: "memory")
 
 static pb_status run_ranges(pb_ctx *ctx, void *self)
@@ -172,8 +172,8 @@ static pb_status run_ranges(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
-/* Measures host time on every device, because a range does no work on the device. The requirement holds only while no
- * profiler is attached. */
+/* Measures a range by the host's clock on every device, because a range does no work on the device. The requirement
+ * holds only while no profiler is attached. */
 static pb_status measure_range(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     static char name[] = "range";
@@ -219,8 +219,9 @@ static double expect(const pb_case *c)
     return strcmp(c->name, "copy") == 0 || strncmp(c->name, "matmul", 6) == 0 ? 1.5 : 0.3;
 }
 
-/* copy: memory of 2 GiB. matmul: random matrices of 8192^2 made on the host and uploaded, and the first call of
- * cuBLAS. process: two timings. l2_reduce: a timing of every implementation. */
+/* Estimates for a GPU, with what takes the time. copy: allocating 2 GiB. matmul: random matrices of 8192^2 made on the
+ * host and uploaded, and the first call of cuBLAS. kernel_launch: two timings. l2_reduce: a timing of every
+ * implementation. */
 static double device_expect(const pb_case *c)
 {
     static const struct {

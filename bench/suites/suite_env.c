@@ -1,4 +1,5 @@
-/* suite_env.c - the options of a suite's measurements, and the ceilings that its process measured. */
+/* suite_env.c - combines a suite's measurement options with those of the command line, and looks up ceilings that this
+ * process measured. */
 #include "bench/suites/suite_env.h"
 
 pb_measure_opts pb_env_measure_opts(const pb_suite_env *env, pb_measure_opts suite)

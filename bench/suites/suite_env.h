@@ -1,10 +1,8 @@
-/* suite_env.h - what a measuring process gives its suites: where rows go, what the command line asks of measurements,
- * and the other processes that it must hear or inform. */
+/* suite_env.h - the environment in which a suite measures: the emitter of its rows, the measurement options of the
+ * command line, and the processes that it shares time with or reports to. */
 #ifndef PB_SUITE_ENV_H
 #define PB_SUITE_ENV_H
-#include "bench/measure/emit.h"
-#include "bench/measure/slowdown.h"
-#include "bench/measure/time_slice.h"
+#include "bench/measure/measure.h"
 
 /* Options of the command line that replace those of the suites. */
 typedef struct pb_measure_asked {
@@ -22,9 +20,9 @@ typedef struct pb_suite_env {
     pb_slowdown *slowdown;      /* delay to inject into every timed call; NULL: none */
 } pb_suite_env;
 
-/* The options of a suite's measurement, with warm-up, samples and time replaced where the command line gives them, and
- * with this process's heartbeat, time slices and injected delay as hooks. A later call replaces the calibration of the
- * delay, so measurements must not be nested. */
+/* Returns a suite's measurement options, with warm-up, samples and time replaced by those of the command line where
+ * given, and with this process's heartbeat, time slices and injected delay as hooks. Each call invalidates the
+ * calibration of the delay that the previous one used, so measurements must not be nested. */
 pb_measure_opts pb_env_measure_opts(const pb_suite_env *env, pb_measure_opts suite);
 /* A ceiling that this process measured earlier, such as copy_rate or matmul_rate. 0: not measured. */
 double pb_env_ceiling(const pb_suite_env *env, const char *metric);

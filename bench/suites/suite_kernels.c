@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/requirements.h"
+#include "bench/derived/derived.h"
+#include "bench/measure/measure.h"
 #include "bench/suites/suite.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/engine/op.h"
@@ -14,7 +15,7 @@
 /* Ops with at least this many FLOPs per byte are reported in FLOP/s, all others in B/s. */
 static const double flops_per_byte = 16;
 
-/* ---- axes of the cases --------------------------------------------------------------------------------- */
+/* ---- parsing the axes of a case ------------------------------------------------------------------------ */
 
 static bool float_dtype(const char *name, pb_dtype *out)
 {
@@ -41,7 +42,7 @@ static pb_status parse_shape(const pb_op *op, const char *text, int *dim)
     return *at ? pb_fail(PB_EINVAL, "%s: shape %s has more fields than its axes %s", op->name, text, op->axes) : PB_OK;
 }
 
-/* ---- one call with its tensors --------------------------------------------------------------------------- */
+/* ---- binding one call to its tensors --------------------------------------------------------------------- */
 
 typedef struct call {
     const pb_op *op;
@@ -106,7 +107,7 @@ static pb_status call_open(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, const int 
 
 static pb_status run_call(pb_ctx *ctx, void *self) { return pb_op_run(ctx, ((call *)self)->op, ((call *)self)->args); }
 
-/* ---- cases --------------------------------------------------------------------------------------------- */
+/* ---- enumerating the cases ----------------------------------------------------------------------------- */
 
 static bool runs_here(const pb_impl *i) { return !i->available || i->available(); }
 
@@ -158,7 +159,8 @@ static pb_status add_grid(const pb_op *op, const pb_impl *impl, pb_dtype t, cons
     return PB_OK;
 }
 
-/* Without --grid full: the first shape of the op's grid. On a GPU, all shapes of its device grid are always added. */
+/* Adds cases: the first shape of the op's grid (--grid full: all of them) and, on a GPU, all shapes of its device
+ * grid. */
 static pb_status add_shapes(const pb_op *op, const pb_impl *impl, pb_dtype t, const adder *to)
 {
     PB_TRY(add_grid(op, impl, t, op->grid, to->full, to));
@@ -179,7 +181,8 @@ static pb_status add_impl(pb_ctx *plan, const pb_op *op, const pb_impl *impl, co
 /* True for an implementation that accepts every call and serves those that no faster one accepts. */
 static bool fallback(const char *name) { return strcmp(name, "ref") == 0 || strcmp(name, "simt") == 0; }
 
-/* Without --grid full: of the implementations per instruction set only the best that runs here, and no fallback. */
+/* Adds the op's implementations. Without --grid full it omits fallbacks, and of the implementations that differ in the
+ * instruction set it adds only the best that runs here. */
 static pb_status add_op(pb_ctx *plan, const pb_op *op, const adder *to)
 {
     bool vectorised = false;
@@ -203,7 +206,7 @@ static pb_status enumerate(pb_ctx *ctx, bool full, pb_status (*add)(void *user, 
     return s;
 }
 
-/* ---- correctness checks ------------------------------------------------------------------------------------ */
+/* ---- comparing with the reference -------------------------------------------------------------------------- */
 
 static pb_status compare_calls(pb_ctx *ctx, pb_ctx *cpu, call *want, call *got, pb_diff *d)
 {
@@ -218,7 +221,8 @@ static pb_status compare_calls(pb_ctx *ctx, pb_ctx *cpu, call *want, call *got, 
     return pb_compare(&want->b, &got->b, d);
 }
 
-/* The error of the implementation on one small shape. EUNSUPPORTED: the implementation does not accept the shape. */
+/* Computes the error of the implementation on one small shape. EUNSUPPORTED: the implementation does not accept the
+ * shape. */
 static pb_status error_on(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, const int *dim, pb_dtype t, pb_diff *d)
 {
     call want, got;
@@ -253,12 +257,12 @@ static pb_status measure_error(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, pb_dty
     return s;
 }
 
-/* The cache is evicted before each sample, because data that is already cached would flatter the kernel. Samples are
- * queued, because most kernels take less time than their launch. */
+/* Measurement options on a GPU. The cache is evicted before each sample, because cached data would make the kernel seem
+ * faster. Samples are queued, because most kernels take less time than their launch. */
 #define DEVICE_USUAL                                                                                                   \
     .warmup = 2, .min_samples = 20, .max_samples = PB_MAX_SAMPLES, .min_time = 0.05, .flush = true, .queued = true
 
-/* ---- emitting rows ------------------------------------------------------------------------------------------- */
+/* ---- measuring and emitting rows ----------------------------------------------------------------------------- */
 
 /* Emits the rate and the roofline fraction. In f32 the ceiling of FLOP/s is matmul_f32_rate where it was measured. */
 static pb_status emit_rates(const pb_case *c, pb_cost cost, const pb_timing *t, const pb_suite_env *env)
@@ -288,8 +292,10 @@ static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, const pb_suit
     o.before = restore;
     o.before_self = k;
     PB_TRY(pb_measure(ctx, run_call, k, &o, &t));
+    const pb_cost cost = k->op->cost ? k->op->cost(k->args) : (pb_cost){0};
     PB_TRY(pb_emit_timing(env->emitter, c, "kernel_time", &t, NULL));
-    return emit_rates(c, k->op->cost ? k->op->cost(k->args) : (pb_cost){0}, &t, env);
+    PB_TRY(pb_emit_counters(env->emitter, c, ctx, &t, cost.flops));
+    return emit_rates(c, cost, &t, env);
 }
 
 static pb_status time_shape(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op *op, pb_dtype t,
@@ -298,6 +304,9 @@ static pb_status time_shape(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb
     pb_dims dim = {0};
     call k;
     PB_TRY(parse_shape(op, pb_case_get(c, "shape"), dim));
+    PB_TRY(pb_sync(ctx));
+    pb_ctx_release_scratch(ctx); /* what earlier cases needed is not counted in held_peak */
+    pb_held_reset(ctx);
     PB_TRY(call_open(ctx, cpu, op, dim, t, &k));
     pb_status s = pb_op_pick(ctx, op, k.args)
                       ? time_call(ctx, c, &k, env)
@@ -306,7 +315,7 @@ static pb_status time_shape(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb
     return s;
 }
 
-/* A wrong result gets no time, only a row with the error and the reason. */
+/* Measures a case. If its result is wrong, it emits only a row with the error and the reason, and no time. */
 static pb_status measure(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op *op, pb_dtype t,
                          const pb_suite_env *env)
 {

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bench/derived/requirements.h"
+#include "bench/derived/derived.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
 #include "kernels/engine/op.h"
@@ -33,7 +33,7 @@ typedef struct reading {
     unsigned char *room; /* [f->bytes] */
 } reading;
 
-/* ---- the folder ----------------------------------------------------------------------------------- */
+/* ---- writing the model folder of a case ----------------------------------------------------------- */
 
 static pb_status config(const pb_case *c, bool load, pb_model_config *out)
 {
@@ -73,7 +73,7 @@ static void remove_folder(const folder *f)
     (void)unlink(f->file), (void)unlink(config), (void)rmdir(f->dir);
 }
 
-/* ---- reading and loading ----------------------------------------------------------------------------- */
+/* ---- timing the reader and the loader ---------------------------------------------------------------- */
 
 /* Does the least that any loader must do: reads all bytes into memory, with all threads. */
 static pb_status read_files(pb_ctx *ctx, void *self)
@@ -81,7 +81,7 @@ static pb_status read_files(pb_ctx *ctx, void *self)
     const reading *r = self;
     const int fd = open(r->f->file, O_RDONLY | O_CLOEXEC);
     const size_t n = (size_t)r->f->bytes, pieces = (n + READ_CHUNK - 1) / READ_CHUNK;
-    char why[512] = ""; /* the message of a failed read: pb_error() is that of one thread */
+    char why[512] = ""; /* message of a failed read, copied because each thread has its own pb_error() */
     pb_status failed = PB_OK;
     (void)ctx;
     if (fd < 0) return pb_fail_errno(errno, "%s", r->f->file);
@@ -172,8 +172,8 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 
 static double expect(const pb_case *c) { return 4 + 20 * pb_train_case_seconds(c); }
 
-/* On a GPU the time goes by the bytes of the files: 1 GB/s to write them, four readings of 10 GB/s, four loadings of
- * 2 GB/s (requirement LOAD-NF4 demands 1). Reading and loading each take at least 2 s (usual()). */
+/* Estimate for a GPU from the bytes of the files: 1 GB/s to write them, four readings at 10 GB/s, four loadings at 2
+ * GB/s (requirement LOAD-NF4 demands 1). Reading and loading each take at least 2 s (usual()). */
 static double device_expect(const pb_case *c)
 {
     const char *dtype = pb_case_get(c, "dtype");

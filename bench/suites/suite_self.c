@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/derived/requirements.h"
-#include "bench/rows/write_csv.h"
-#include "bench/stats/median.h"
+#include "bench/derived/derived.h"
+#include "bench/rows/rows.h"
+#include "bench/stats/stats.h"
 #include "bench/suites/self_compare.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
@@ -14,7 +14,7 @@
 
 enum { SAMPLES = PB_MAX_SAMPLES, ROWS = 256 };
 
-/* ---- one sample ------------------------------------------------------------------------------------- */
+/* ---- the cost of timing one sample ------------------------------------------------------------------ */
 
 static pb_status nothing(pb_ctx *ctx, void *self)
 {
@@ -22,14 +22,14 @@ static pb_status nothing(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
-/* One complete measurement of an empty function, including the medians. */
+/* Makes one complete measurement of an empty function, including the medians. */
 static pb_status measure_nothing(pb_ctx *ctx, void *self)
 {
     return pb_measure(ctx, nothing, NULL,
                       &(pb_measure_opts){.warmup = 1, .min_samples = SAMPLES, .max_samples = SAMPLES}, self);
 }
 
-/* CPU only: on a GPU every sample includes a host sync. */
+/* Measures the cost of one sample. CPU only: on a GPU every sample includes a host sync. */
 static pb_status measure_sample(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     static const char how[] = "two events, two clock readings, counters, medians";
@@ -46,7 +46,7 @@ static pb_status measure_sample(pb_ctx *ctx, const pb_case *c, const pb_suite_en
     return t.n ? pb_requirement_emit(env->emitter, "SELF-SAMPLE", NULL, 0, t.median, true, how) : PB_OK;
 }
 
-/* ---- one row ---------------------------------------------------------------------------------------- */
+/* ---- the cost of writing one row -------------------------------------------------------------------- */
 
 typedef struct rows {
     const pb_case *c;
@@ -83,7 +83,9 @@ static pb_status open_rows(const pb_case *c, const pb_emitter *like, rows *r)
     PB_TRY(pb_results_create(r->dir));
     PB_TRY(pb_emitter_open(r->dir, &r->emitter));
     r->c = c;
-    r->emitter.run_id = like->run_id, r->emitter.machine_id = like->machine_id, r->emitter.process = like->process;
+    r->emitter.run_id = like->run_id, r->emitter.machine_id = like->machine_id, r->emitter.host = like->host;
+    r->emitter.commit = like->commit;
+    r->emitter.process = like->process;
     return PB_OK;
 }
 
@@ -111,7 +113,7 @@ static pb_status measure_row(pb_ctx *ctx, const pb_case *c, const pb_suite_env *
     return pb_emit_timing(env->emitter, c, "row_time", &t, "formatted and appended by one write");
 }
 
-/* ---- one comparison --------------------------------------------------------------------------------- */
+/* ---- the cost of comparing two results files -------------------------------------------------------- */
 
 enum { COMPARED_ROWS = 100000, COMPARISONS = 5 };
 

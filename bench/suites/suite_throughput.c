@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/requirements.h"
-#include "bench/derived/graph_gain.h"
-#include "bench/stats/median.h"
+#include "bench/derived/derived.h"
+#include "bench/measure/measure.h"
+#include "bench/stats/stats.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
 #include "bench/suites/v4_step.h"
@@ -15,11 +15,12 @@
 #include "os/interrupt.h"
 #include "os/memory.h"
 
-/* MARKS: events per step. UNSLOWED: number of the first event that records the end of a phase without its delay. */
+/* MARKS: events per step (before each phase, and after the last). UNSLOWED: number of the first of the events that
+ * record where a phase ends without its injected delay. */
 enum { SAMPLES = 40, MARKS = PB_NPHASES + 1, UNSLOWED = SAMPLES * MARKS };
 
-/* Runs one step and records an event before each phase and after the last one. If a delay is injected, a further event
- * per phase, UNSLOWED later in number, records where the phase ends without the delay. */
+/* Runs one step and records an event before each phase and after the last one. If a delay is injected, one more event
+ * per phase, whose number is larger by UNSLOWED, records where the phase ends without the delay. */
 static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, const pb_slowdown slow[PB_NPHASES], int sample)
 {
     const int first = sample * MARKS;
@@ -84,24 +85,53 @@ static pb_measure_opts usual(const pb_ctx *ctx, const pb_suite_env *env)
 /* The delay to inject, as a fraction of a phase's time; 0: none. */
 static double injected(const pb_suite_env *env) { return env->slowdown ? env->slowdown->share : 0; }
 
-static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_suite_env *env, const pb_measure_opts *o, int *n,
-                              double *host)
+/* Adds what one step counted to *out: launches and host syncs as sums, allocations as the most of a step. */
+static void count_step(const pb_counts *before, const pb_counts *after, pb_timing *out)
+{
+    out->kernel_launches += (double)(after->kernel_launches - before->kernel_launches);
+    out->host_syncs += (double)(after->host_syncs - before->host_syncs);
+    if (after->allocs - before->allocs > out->allocations) out->allocations = after->allocs - before->allocs;
+}
+
+/* Runs the warm-up steps, which size scratch memory and touch the pages. The last one counts its kernels by name. */
+static pb_status warm_up(pb_ctx *ctx, pb_trainer *t, int steps, pb_tally *names)
+{
+    pb_status s = PB_OK;
+    for (int i = 0; i < steps && s == PB_OK; i++) {
+        ctx->tally = i + 1 == steps ? names : NULL;
+        s = pb_train_step(ctx, t);
+    }
+    ctx->tally = NULL;
+    return s;
+}
+
+/* Takes the samples: fills n, host[], the counts and the names of *out. */
+static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_suite_env *env, const pb_measure_opts *o,
+                              pb_timing *out)
 {
     pb_slowdown slow[PB_NPHASES];
     double total = 0, one;
-    for (int i = 0; i < o->warmup; i++) PB_TRY(pb_train_step(ctx, t)); /* sizes scratch memory and touches the pages */
+    int n = 0;
+    PB_TRY(warm_up(ctx, t, o->warmup, &out->names));
     PB_TRY(find_slowdown(ctx, t, injected(env), slow));
-    for (*n = 0; *n < o->max_samples && *n < SAMPLES && !pb_interrupted(); ++*n) {
-        if (*n >= o->min_samples && total >= o->min_time) break;
+    for (; n < o->max_samples && n < SAMPLES && !pb_interrupted(); n++) {
+        if (n >= o->min_samples && total >= o->min_time) break;
+        const pb_counts before = ctx->counts;
         const double start = pb_clock_seconds();
-        PB_TRY(marked_step(ctx, t, slow, *n));
-        host[*n] = pb_clock_seconds() - start;
+        PB_TRY(marked_step(ctx, t, slow, n));
+        out->host[n] = pb_clock_seconds() - start;
+        count_step(&before, &ctx->counts, out);
         PB_TRY(pb_sync(ctx));
-        PB_TRY(ctx->be->between(ctx, *n * MARKS, *n * MARKS + PB_NPHASES, &one));
+        PB_TRY(ctx->be->between(ctx, n * MARKS, n * MARKS + PB_NPHASES, &one));
         total += one;
         pb_heartbeat_send_if_due(env->heartbeat);
         pb_time_slice_pass(env->time_slice);
     }
+    out->n = n;
+    if (!n) return PB_OK;
+    out->host_median = pb_median_of(out->host, n);
+    out->kernel_launches /= n;
+    out->host_syncs /= n;
     return PB_OK;
 }
 
@@ -124,35 +154,18 @@ static pb_status emit_span(pb_ctx *ctx, const pb_case *c, pb_emitter *emitter, c
     return s;
 }
 
-/* Figures of one step on the host: seconds until the step is enqueued, number of samples, kernel launches, host
- * syncs. */
-typedef struct host_side {
-    double seconds;
-    int samples;
-    double kernel_launches, host_syncs;
-} host_side;
-
-static pb_status emit_host(pb_ctx *ctx, const pb_case *c, pb_emitter *emitter, const host_side *h)
+/* Emits the counters of one step and, on a GPU, the time until the step is enqueued. */
+static pb_status emit_host(pb_ctx *ctx, const pb_case *c, const pb_trainer *t, pb_emitter *emitter,
+                           const pb_timing *timing)
 {
-    if (ctx->id == PB_CPU) return PB_OK;
-    PB_TRY(pb_emit(emitter, c, "host_time", h->seconds, h->samples, PB_ROW_OK, ""));
-    PB_TRY(pb_emit(emitter, c, "kernel_launches", h->kernel_launches, 0, PB_ROW_OK, ""));
-    return pb_emit(emitter, c, "host_syncs", h->host_syncs, 0, PB_ROW_OK, "");
+    const pb_flops f = pb_trainer_flops(t);
+    PB_TRY(pb_emit_counters(emitter, c, ctx, timing, f.forward + f.backward - f.again));
+    return ctx->id == PB_CPU ? PB_OK : pb_emit(emitter, c, "host_time", timing->host_median, timing->n, PB_ROW_OK, "");
 }
 
-static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_suite_env *env, double *step)
+static pb_status emit_phases(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env, int n, double *step)
 {
-    int n;
-    double phase, host[SAMPLES];
-    const pb_measure_opts o = usual(ctx, env);
-    const pb_counts before = ctx->counts;
-    PB_TRY(sample_steps(ctx, t, env, &o, &n, host));
-    if (!n) return PB_OK;
-    PB_TRY(
-        emit_host(ctx, c, env->emitter,
-                  &(host_side){pb_median(host, n), n,
-                               (double)(ctx->counts.kernel_launches - before.kernel_launches) / (n + o.warmup),
-                               (double)(ctx->counts.host_syncs - before.host_syncs - (uint64_t)n) / (n + o.warmup)}));
+    double phase;
     for (int i = 0; i < PB_NPHASES; i++) {
         char metric[32];
         snprintf(metric, sizeof metric, "%s_time", pb_phase_names[i]);
@@ -160,6 +173,18 @@ static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_su
     }
     PB_TRY(emit_slowed(ctx, c, env->emitter, injected(env), n));
     return emit_span(ctx, c, env->emitter, "step_time", n, 0, PB_NPHASES, step);
+}
+
+static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_suite_env *env, double *step)
+{
+    const pb_measure_opts o = usual(ctx, env);
+    pb_timing *timing = calloc(1, sizeof *timing);
+    if (!timing) return pb_fail(PB_ENOMEM, "no memory for samples");
+    pb_status s = sample_steps(ctx, t, env, &o, timing);
+    if (s == PB_OK && timing->n) s = emit_host(ctx, c, t, env->emitter, timing);
+    if (s == PB_OK && timing->n) s = emit_phases(ctx, c, env, timing->n, step);
+    free(timing);
+    return s;
 }
 
 static pb_status graphed(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_suite_env *env, double *step)
@@ -173,9 +198,8 @@ static pb_status graphed(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_
     else if (s == PB_OK) {
         *step = timing->median;
         s = pb_emit_timing(env->emitter, c, "step_time", timing, "");
-        const host_side h = {timing->host_median, timing->n, timing->kernel_launches, timing->host_syncs};
         if (s == PB_OK) s = pb_emit_graph(env->emitter, c, timing);
-        if (s == PB_OK) s = emit_host(ctx, c, env->emitter, &h);
+        if (s == PB_OK) s = emit_host(ctx, c, t, env->emitter, timing);
     }
     free(timing);
     return s;
@@ -243,8 +267,8 @@ static double expect(const pb_case *c)
 static const char *const grid[] = {"tuning=full,lora,qlora", NULL};
 static const char *const full_grid[] = {"tuning=full,lora,qlora batch=1,4 seq=128,256,512 mode=eager,graph", NULL};
 
-/* Whole steps, eager and as one graph. Three processes fit into ten minutes on an H200. The cases include those of the
- * step requirements in requirements.def. */
+/* Grid for a GPU: whole steps, eager and as one graph. It includes the cases of the step requirements in
+ * requirements.def. Three processes take less than ten minutes on an H200. */
 #define DEVICE "dtype=bf16 mode=eager,graph model=qwen2.5-"
 #define BOTH   "0.5b,qwen2.5-1.5b "
 /* One layer of each kind of DeepSeek-V4 in its original sizes, for requirement V4-STEP. */

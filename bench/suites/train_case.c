@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/rows/metric.h"
+#include "bench/rows/rows.h"
 #include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 
-/* ---- from axes to a configuration ---------------------------------------------------------------- */
+/* ---- converting the axes of a case to a configuration -------------------------------------------- */
 
 static pb_status word(const pb_case *c, const char *axis, const char *const *words, int n, int *out)
 {
@@ -154,7 +154,7 @@ double pb_train_case_device_seconds(const pb_case *c)
     return open + (full ? 3e-9 * weights : 0) + (10 * step > 0.5 ? 10 * step : 0.5);
 }
 
-/* ---- trainers on the shipped text ------------------------------------------------------------------- */
+/* ---- opening trainers, and batches of the shipped text ---------------------------------------------- */
 
 /* Opens the text of a case, in rows of cfg->S tokens. */
 static pb_status open_text(const pb_train_config *cfg, pb_dataset **out)
@@ -194,7 +194,7 @@ pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out)
     return s;
 }
 
-/* ---- the check ---------------------------------------------------------------------------------------- */
+/* ---- checking the gradients --------------------------------------------------------------------------- */
 
 double pb_gradient_bound(pb_dtype dtype)
 {

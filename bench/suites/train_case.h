@@ -2,7 +2,7 @@
  * repository, and checks that its gradients are right. */
 #ifndef PB_TRAIN_CASE_H
 #define PB_TRAIN_CASE_H
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 #include "kernels/engine/op.h"
 #include "trainer/step/trainer.h"
 
@@ -48,7 +48,7 @@ typedef struct pb_check {
     char note[160];
 } pb_check;
 pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_emitter *emitter, pb_check *out);
-/* On a GPU: frees the scratch memory of earlier cases and checks, and resets the peak of memory. Then runs forward,
+/* Frees the scratch memory of earlier cases and checks, and resets the peak of memory. On a GPU it then runs forward,
  * loss and backward once, so that the peak includes phases that are not timed. */
 pb_status pb_train_case_fresh(pb_ctx *ctx, pb_trainer *t);
 /* On a GPU: emits peak_memory and device_memory since pb_train_case_fresh(). */

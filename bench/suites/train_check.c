@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 #include "bench/suites/train_case.h"
 #include "kernels/engine/op.h"
 
@@ -33,7 +33,8 @@ pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, p
     const double bound = pb_gradient_bound(pb_trainer_config(t)->model.dtype);
     double error = (double)NAN;
     *out = (pb_check){PB_ROW_OK, ""};
-    /* The graph's gradient is checked against the eager one (suite_backward.c), and a clip only scales it. */
+    /* An error measured with another mode or clip is reused: suite_backward.c checks that a graph has the eager
+     * gradients, and clipping only scales them. */
     if (known(emitter, c, &error)) {
         PB_TRY(pb_train_micro(ctx, t));
         return pb_emit(emitter, c, "gradient_error", error, 0, PB_ROW_OK,
@@ -56,11 +57,12 @@ pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, p
 
 pb_status pb_train_case_fresh(pb_ctx *ctx, pb_trainer *t)
 {
-    if (ctx->id == PB_CPU) return PB_OK;
     PB_TRY(pb_sync(ctx)); /* work in flight may still use the scratch memory */
     pb_ctx_release_scratch(ctx);
     pb_held_reset(ctx);
-    return pb_train_micro(ctx, t); /* phases that are not timed count towards the peak */
+    if (ctx->id == PB_CPU) return PB_OK;
+    /* runs all three phases once, so that phases that are not timed count towards the peak */
+    return pb_train_micro(ctx, t);
 }
 
 pb_status pb_train_case_memory(pb_ctx *ctx, const pb_case *c, pb_emitter *emitter)

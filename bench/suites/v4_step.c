@@ -1,4 +1,4 @@
-/* v4_step.c - compares training steps with dense and with sparse attention. */
+/* v4_step.c - judges requirement V4-STEP: compares the times of training steps with dense and with sparse attention. */
 #include "bench/suites/v4_step.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/requirements.h"
+#include "bench/derived/derived.h"
 
 /* Looks up the time and the model FLOP/s of a case. False: the case has no time. Missing FLOP/s are 0. */
 static bool step_of(const pb_emitter *emitter, const char *key, double *seconds, double *flops)

@@ -2,7 +2,7 @@
  * process. */
 #ifndef PB_V4_STEP_H
 #define PB_V4_STEP_H
-#include "bench/measure/emit.h"
+#include "bench/measure/measure.h"
 
 /* Emits requirement V4-STEP for each pair of steps of v4-flash-layer that suite throughput measured in this process
  * with dense and with sparse attention, all other axes being equal. The value is dense time / sparse time; the note has

@@ -38,7 +38,7 @@ static int width_of(const pb_grid *g, int col)
 static void print_part(const pb_grid *g, int from, int to, FILE *out)
 {
     for (int r = 0; r < g->rows; r++) {
-        int blanks = 0; /* blanks still to print; printed only before text, so that no line ends in blanks */
+        int blanks = 0; /* blanks that are due; they are printed only before text, so that no line ends in blanks */
         for (int c = 0; c < to; c = c + 1 == g->labels && from > c ? from : c + 1) {
             const char *text = at(g, r, c);
             int w = width_of(g, c), n = (int)strlen(text);

@@ -4,7 +4,7 @@
 #define PB_GRID_H
 #include <stdio.h>
 
-#include "bench/rows/strings.h"
+#include "bench/rows/rows.h"
 
 enum { PB_GRID_WIDTH = 100 };
 

@@ -22,7 +22,7 @@ typedef struct pb_junit_case {
     pb_junit_outcome outcome;
     char classname[128], name[640], type[32], message[640]; /* type, message: unused if PB_JUNIT_PASSED */
 } pb_junit_case;
-/* Fills in case i. False: case i is left out of the document. */
+/* Fills *c with test case i. False: case i is left out of the document. */
 typedef bool (*pb_junit_get)(void *user, size_t i, pb_junit_case *c);
 /* Writes an XML document with one test suite, which holds the cases that `get` returns for 0 <= i < n. Calls `get`
  * twice for each i: to count, then to write. The result is valid by the schema of Jenkins' xUnit plugin,

@@ -1,56 +1,13 @@
-/* text.h - formats values for people, with SI prefix, three digits and unit, and shortens the keys of cases to the axes
- * that differ. */
-#ifndef PB_TEXT_H
-#define PB_TEXT_H
-#include <stdio.h>
-
-#include "bench/rows/rows.h"
-
-enum { PB_FIGURE_TEXT = 64 };
-
-/* Formats a value: "12.3 ms", "1.23 GFLOP/s", "1.23 k/s"; a plain number for unit "1"; "-" if not finite. */
-void pb_figure(char out[PB_FIGURE_TEXT], double v, const char *unit);
-/* Formats a range as "12.0..12.9", with the prefix that pb_figure chooses for v. Writes "" if both ends look the same,
- * or one is not finite. */
-void pb_figure_range(char out[PB_FIGURE_TEXT], double v, double min, double max, const char *unit);
-/* The change 100 * (ratio - 1) in percent. `digit` is the last digit printed; a value that rounds to 0 there becomes 0,
- * so that "-0.0" is never printed. */
-double pb_percent(double ratio, double digit);
-/* Formats a change for the worse, given as a natural logarithm: "15 %", "x 12"; "none" for +inf. `space` is printed
- * between figure and unit. */
-void pb_worsening(char out[PB_FIGURE_TEXT], double change, const char *space);
-
-/* The axes of a suite's cases, and which of them vary. Keys must have the form that the reader of results.csv accepts.
- * Axes in excess of PB_AXES_SEEN count as varying. */
-enum { PB_AXES_SEEN = 48 };
-typedef struct pb_axes {
-    char suite[PB_AXIS_TEXT], name[PB_AXIS_TEXT]; /* of the first case */
-    bool names_vary;                              /* the cases differ in name */
-    size_t cases;
-    int n;
-    struct pb_axis_seen {
-        pb_axis axis; /* the axis with its value in the first case that has it */
-        size_t cases; /* number of cases that have it */
-        bool varies;
-    } seen[PB_AXES_SEEN];
-} pb_axes;
-
-void pb_axes_add(pb_axes *a, const char *key);
-bool pb_axes_vary(const pb_axes *a, const char *axis); /* false if no case has the axis */
-/* Prints suite, name and axes that all cases share, such as "backward/step model=tiny seq=128", wrapped at 100
- * columns. */
-void pb_axes_print_common(const pb_axes *a, FILE *out);
-/* The axes of several suites. pb_axes_of returns the entry of the key's suite; suites in excess of PB_AXES_SUITES share
- * the last entry. */
-enum { PB_AXES_SUITES = 32 };
-typedef struct pb_axes_set {
-    int n;
-    pb_axes suite[PB_AXES_SUITES];
-} pb_axes_set;
-pb_axes *pb_axes_of(pb_axes_set *s, const char *key);
-/* Writes the label of pb_axes_label, prefixed with "suite: " if there are several suites. */
-void pb_axes_set_label(pb_axes_set *s, const char *key, char *out, size_t n);
-/* Writes the axes of one case that vary, such as "step batch=4 clip=sync". Writes at most n bytes, with the final
- * NUL. */
-void pb_axes_label(const pb_axes *a, const char *key, char *out, size_t n);
+/* text.h - the public header of bench/text: writes text that people read: figures, labels and tables.
+ *
+ *   format.h  values with SI prefix and unit; the keys of cases, shortened to the axes that differ
+ *   grid.h    a table for a terminal
+ *   markup.h  escapes text for Markdown and XML, and writes test cases as JUnit XML
+ *   json.h    reads run.json and compare.json, and cleans the user's words that are written to them */
+#ifndef PB_BENCH_TEXT_H
+#define PB_BENCH_TEXT_H
+#include "bench/text/format.h"
+#include "bench/text/grid.h"
+#include "bench/text/json.h"
+#include "bench/text/markup.h"
 #endif

@@ -1,4 +1,4 @@
-/* adamw.c - the AdamW step: the reference in double precision, and the description of the op. */
+/* adamw.c - the AdamW step: the reference in double precision, and the op's pb_op descriptor. */
 #include "kernels/adamw/adamw.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@
 
 /* ---- reference in double precision ---------------------------------------------------------- */
 
-/* Returns the factor s of an entry's gradients (see adamw.h). */
+/* Returns the gradient scale s of adamw.h: the clip state's scale (1 if the gradients were scaled in place), or without
+ * a clip state 1 / loss scale. */
 static double scale_of(const pb_adamw_step_args *a, const pb_adamw_entry *e)
 {
     if (e->clip < 0) return a->loss_scale ? 1 / (double)a->loss_scale[0] : 1;
@@ -47,7 +48,7 @@ static pb_status step_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs ---------------------- */
 
 PB_FAST_DECLARE(pb_adamw_step)
 
@@ -55,12 +56,12 @@ static size_t step_workspace(const void *args) { return pb_chunks_workspace(((co
 
 const pb_impl pb_adamw_step_cpu[] = {PB_FAST_IMPLS(pb_adamw_step, .workspace = step_workspace){"ref", step_ref}, {0}};
 
-/* ---- op descriptor: checks, costs, implementations -------------------------------------------- */
+/* ---- op descriptor (pb_op): shapes, argument checks, inputs, costs ---------------------------- */
 
-/* The axes:
+/* Axes of the shapes below:
  *     N     number of tensors; the first has S*D elements
  *     b     1: bf16 weights with f32 masters
- *     g     scale_gradients
+ *     g     the argument scale_gradients
  *     c     0: no clip states, no loss; 1: clip states; 2: clip states, the second says skip; 3: no clip states, but a
  *           loss scale; 4: clip states, and the loss is infinite
  *     t     completed steps */
@@ -85,7 +86,7 @@ static pb_status step_check(const void *args)
     return PB_OK;
 }
 
-/* Binds tensor i of the list. Tensors with odd i have no weight decay and are not clipped; tensor 1 is empty. */
+/* Makes tensor i of a test's list. Tensors with odd i have no weight decay and are not clipped; tensor 1 is empty. */
 static pb_adamw_entry bind_entry(pb_binder *b, int i, size_t n, bool bf16, bool clipped)
 {
     enum { MAX = 4 };

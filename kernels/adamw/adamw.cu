@@ -45,7 +45,7 @@ struct step_call {
     float one_b1, one_b2; /* 1 - beta, rounded once */
 };
 
-/* Values that all elements of a tensor share. */
+/* The coefficients of the update that are equal for all elements of a tensor. */
 struct coefs {
     float scale, keep, rate, unbias2;
 };
@@ -85,7 +85,8 @@ __device__ static inline void update_quad(const pb_adamw_entry &e, float *p, siz
     else *(uint2 *)((__nv_bfloat16 *)e.w + i) = make_uint2(pb_pack_pair(x.x, x.y), pb_pack_pair(x.z, x.w));
 }
 
-/* Returns the factor s of an entry's gradients (see adamw.h). */
+/* Returns the gradient scale s of adamw.h: the clip state's scale (1 if the gradients were scaled in place), or without
+ * a clip state 1 / loss scale. */
 __device__ static inline float scale_of(const pb_adamw_step_args &a, const pb_adamw_entry &e)
 {
     if (e.clip < 0) return a.loss_scale ? 1 / a.loss_scale[0] : 1;

@@ -10,7 +10,7 @@
 
 enum { CHUNK = 16384 }; /* elements: long enough for the prefetchers, short enough to balance the load */
 
-/* Values that all elements of a tensor share. */
+/* The coefficients of the update that are equal for all elements of a tensor. */
 typedef struct coefs {
     float b1, one_b1, b2, one_b2, scale;
     float keep;    /* 1 - lr wd */
@@ -19,7 +19,8 @@ typedef struct coefs {
     float eps;
 } coefs;
 
-/* Returns the factor s of an entry's gradients (see adamw.h). */
+/* Returns the gradient scale s of adamw.h: the clip state's scale (1 if the gradients were scaled in place), or without
+ * a clip state 1 / loss scale. */
 static inline float scale_of(const pb_adamw_step_args *a, const pb_adamw_entry *e)
 {
     if (e->clip < 0) return a->loss_scale ? 1 / a->loss_scale[0] : 1;
@@ -40,7 +41,7 @@ static inline coefs coefs_of(const pb_adamw_step_args *a, const pb_adamw_entry *
                    .eps = a->eps};
 }
 
-/* Updates n <= PB_VLEN elements of p, from i on. w receives them rounded to bf16; NULL: not written. */
+/* Updates elements i .. i+n-1 of p, n <= PB_VLEN. If w is not NULL, it receives the new values rounded to bf16. */
 PB_INLINE void update(const pb_adamw_entry *e, float *p, void *w, const coefs *c, size_t i, int n)
 {
     vf g = vf_get(e->grad, i, PB_F32, n) * c->scale;

@@ -1,5 +1,5 @@
-/* addnorm.c - residual addition and RMSNorm: the references in double precision, and the
- * descriptions of the two ops. */
+/* addnorm.c - residual addition and RMSNorm: the references in double precision, and the pb_op descriptors of the
+ * forward and the backward op. */
 #include "kernels/addnorm/addnorm.h"
 
 #include <math.h>
@@ -53,7 +53,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs ---------------------- */
 
 PB_FAST_DECLARE(pb_addnorm_fwd)
 PB_FAST_DECLARE(pb_addnorm_bwd)
@@ -67,14 +67,14 @@ static size_t bwd_workspace(const void *args)
 const pb_impl pb_addnorm_fwd_cpu[] = {PB_FAST_IMPLS(pb_addnorm_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_addnorm_bwd_cpu[] = {PB_FAST_IMPLS(pb_addnorm_bwd, .workspace = bwd_workspace){"ref", bwd_ref}, {0}};
 
-/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
-/* Axis a: 1: accumulate dw. Axis f: 1: w is frozen, and dw is NULL. */
+/* Axes of the shapes below: a = 1: dw is added to (accumulate); f = 1: w is frozen, and dw is NULL. */
 static const char axes[] = "BSDaf";
 static const pb_dims edge[] = {
     {2, 3, 7},   {1, 5, 1000, 1},  {2, 2, 576},   {3, 3, 64, 1}, {1, 1, 1}, {2, 3, 16, 0, 1}, {2, 70, 40, 1},
-    {2, 70, 33}, {1, 3, 17, 0, 1}, {1, 530, 896}, /* the last shape, on a GPU: several rows per CTA, four vectors per
-                                                     thread, just over 48 KB of shared memory */
+    {2, 70, 33}, {1, 3, 17, 0, 1}, {1, 530, 896}, /* on a GPU the last shape takes several rows per CTA, four vectors
+                                                     per thread and just over 48 KB of shared memory */
     {0},
 };
 static const pb_dims grid[] = {{1, 256, 576}, {8, 1024, 576}, {8, 1024, 896}, {8, 1024, 1536}, {1, 16, 576}, {0}};

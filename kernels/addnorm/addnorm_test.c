@@ -1,5 +1,5 @@
-/* addnorm_test.c - tests properties of residual addition with RMSNorm that the comparison with the
- * reference does not test. */
+/* addnorm_test.c - tests of addnorm that the comparison with the reference does not cover: same bits as an addition and
+ * rmsnorm, outputs in place, rounding of the sum, large outputs, errors. */
 #include <string.h>
 
 #include "kernels/addnorm/addnorm.h"
@@ -93,7 +93,8 @@ static void norm_reads_the_rounded_sum(void **state)
     }
 }
 
-/* Outputs large enough for streaming stores, compared with outputs in place, which are never streamed. */
+/* Outputs that are large enough for streaming stores must have the same bits as outputs written in place, which are
+ * never streamed. */
 static void large_outputs_are_equal(void **state)
 {
     enum { ROWS = 8800, WIDE = 2048 };

@@ -109,7 +109,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call --------------------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs -------------------------------- */
 
 PB_FAST_DECLARE(pb_attention_fwd)
 PB_FAST_DECLARE(pb_attention_bwd)
@@ -138,14 +138,14 @@ const pb_impl pb_attention_fwd_cpu[] = {
 const pb_impl pb_attention_bwd_cpu[] = {
     PB_FAST_IMPLS(pb_attention_bwd, .workspace = bwd_workspace){"ref", bwd_ref, .workspace = bwd_ref_workspace}, {0}};
 
-/* ---- op descriptors: checks, costs, implementations ---------------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs ------------------------------------ */
 
 static const char axes[] = "BSHKDcpn";
 /* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
 typedef struct shape {
     int B, S, H, K, D;
     int causal;
-    int pad; /* elements; the gap between the tokens of a tensor is a multiple of `pad`, another for each tensor */
+    int pad;           /* elements; each tensor has a different multiple of `pad` as the gap between its tokens */
     int conversations; /* conversations packed into a row; 0: start is NULL */
     int unused[2];
 } shape;
@@ -320,7 +320,8 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Replaces o and lse by those that the forward pass computes from the same inputs. */
+/* The backward pass needs the o and lse that belong to its inputs: replaces the seeded ones by those that the forward
+ * pass computes. */
 static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_attention_bwd_args *a = args;

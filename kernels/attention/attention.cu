@@ -31,7 +31,7 @@ static bool wgmma_takes_bwd(const void *args)
     return (D == 64 || D == 128) && mma_takes_bwd(args);
 }
 
-/* Bytes of delta [B,H,S], the workspace of mma and simt. */
+/* Returns the bytes of delta [B,H,S], the workspace of the implementations mma and simt. */
 static size_t bwd_workspace(const void *args)
 {
     const pb_attention_bwd_args *a = (const pb_attention_bwd_args *)args;

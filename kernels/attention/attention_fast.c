@@ -1,8 +1,8 @@
 /* attention_fast.c - CPU attention in tiles of 64 queries by 128 keys; the lanes of a vector are queries.
  *
  * Scores are stored as [key][query]. So the softmax statistics of PB_VLEN queries are one vector, no sum runs across
- * lanes, and keys and values are read in memory order. All products are tile.h's. A thread processes whole tasks and
- * every sum has one fixed order, so the number of threads does not change the result. Limit: fma throughput. */
+ * lanes, and keys and values are read in memory order. All matrix products use tile.h. A thread processes whole tasks
+ * and every sum has one fixed order, so the number of threads does not change the result. Limit: fma throughput. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -305,7 +305,7 @@ static void bwd_load(const pb_attention_bwd_args *a, bwd_tiles *m, const queries
     }
 }
 
-/* Turns scores into p, and do.v into ds. */
+/* Replaces scores by softmax weights p, and the dot products do.v by ds (both as in attention.h). */
 static void bwd_weigh(bwd_tiles *m, const queries *q, const keys *k, float scale)
 {
     for (int i = 0; i < q->wide; i += PB_VLEN) {

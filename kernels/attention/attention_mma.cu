@@ -35,7 +35,7 @@ __device__ inline void load_tile(bf16 *tile, const bf16 *src, size_t ld, int r0,
     }
 }
 
-/* Computes c = rows [a0, a0+16) of `a` times all NT*8 rows of `b`, transposed. */
+/* Computes c = A B^T. A: rows [a0, a0+16) of `a`; B: the first NT*8 rows of `b`. */
 template <int DP, int NT> __device__ inline void dot_rows(float (&c)[NT][4], bf16 *a, int a0, bf16 *b)
 {
     const int lane = threadIdx.x % 32;
@@ -80,9 +80,9 @@ template <int NT> __device__ inline void clear(float (&c)[NT][4])
 /* Returns the row that accumulator row r (0 or 1) of this lane holds, where i0 is the first row of the CTA's tile. */
 __device__ inline int lane_row(int i0, int r) { return i0 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * r; }
 
-/* The (batch row, head, tile) of this CTA. The tile varies slowest, so that heads that share keys run at the same
- * time. late: the last tiles start first. This is for tiles of queries, of which the last take longest under a
- * causal mask. */
+/* The work of a CTA: batch row, head, and the first row i0 of its tile. The tile varies slowest over the CTAs, so that
+ * heads that share keys run at the same time. `late`: the last tiles start first. This is for tiles of queries, of
+ * which the last take longest under a causal mask. */
 struct cta_work {
     int b, head, i0;
 };
@@ -164,7 +164,8 @@ template <int DP> __global__ __launch_bounds__(THREADS) void fwd_kernel(const pb
 
 /* ---- backward pass ------------------------------------------------------------------------------------------- */
 
-/* Rows of the tiles of the inner loop: fewer at large D, where the CTA's own tile fills the registers. */
+/* Rows per tile that the inner loop of the backward pass loads: fewer at large D, where the CTA's own tile fills the
+ * registers. */
 template <int DP> constexpr int passing = DP > 64 ? 32 : 64;
 
 /* One stage of dkv_kernel: a tile of queries. */
@@ -213,7 +214,7 @@ __device__ inline void load_queries(query_stage<DP> &to, const pb_attention_bwd_
     }
 }
 
-/* Turns raw scores into weights. Rows are keys, columns are queries. */
+/* Replaces the unscaled scores in s by softmax weights. Rows are keys, columns are queries. */
 template <int DP>
 __device__ inline void weights_of_keys(float (&s)[passing<DP> / 8][4], const query_stage<DP> &st, float sl, int j0)
 {

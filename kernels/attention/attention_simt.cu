@@ -15,7 +15,7 @@ constexpr int THREADS = 256, TILE = 64, SLICE = 128, DEPTH = 16, PITCH = TILE + 
 struct alignas(16) buffers {
     union {
         struct {
-            float a[DEPTH][PITCH], b[DEPTH][PITCH]; /* DEPTH columns of the two operands of a score, transposed */
+            float a[DEPTH][PITCH], b[DEPTH][PITCH]; /* DEPTH columns of the operands of dot_tile(), transposed */
         } dot;
         float rows[TILE / 4][SLICE]; /* a quarter of the rows that the weights multiply */
     };
@@ -62,8 +62,9 @@ __device__ void dot_tile(float (&c)[4][4], const rows_of<T> &a, int a0, const ro
     }
 }
 
-/* Computes out[i][.] += sum_k w_k,4y+i z[z0+k] for columns d0 + 4x .. d0 + 4x + 3, and for the columns 64 further. The
- * thread that computed weight (4y+i, x+16j) passes it as w[i][j]. Rows of z with weight 0 are not multiplied. */
+/* Computes out[i][.] += sum_k w_k,4y+i z[z0+k] for columns d0 + 4x .. d0 + 4x + 3 and for the four columns 64 further
+ * right. The thread that computed weight (4y+i, x+16j) passes it as w[i][j]. Rows of z with weight 0 are not
+ * multiplied. */
 template <class T>
 __device__ void add_weighted_tile(float (&out)[4][8], const float (&w)[4][4], const rows_of<T> &z, int z0, int d0,
                                   int D, buffers &sm)
@@ -96,7 +97,7 @@ __device__ void add_weighted_tile(float (&out)[4][8], const float (&w)[4][4], co
     }
 }
 
-/* Stores out times f[i] to rows r0 + 4y+i, with add_weighted_tile's columns. */
+/* Stores f[i] * out[i][.] to row r0 + 4y+i; the columns are those for which add_weighted_tile computed `out`. */
 template <class T>
 __device__ void store_tile(const float (&out)[4][8], const float (&f)[4], T *p, size_t ld, int r0, int n, int d0, int D)
 {
@@ -111,8 +112,8 @@ __device__ void store_tile(const float (&out)[4][8], const float (&f)[4], T *p, 
     }
 }
 
-/* Loads mask, lse and delta of the queries [i0, i0+TILE) to sm; lse and delta may be NULL. Returns the range of keys
- * that any of them attends to: first and end. */
+/* Loads the visible keys, lse and delta of queries [i0, i0+TILE) to sm; lse and delta may be NULL. Returns the range of
+ * keys that any of these queries attends to: first and end. */
 __device__ int2 load_queries(buffers &sm, const int32_t *start, const float *lse, const float *delta, int i0, int S,
                              bool causal)
 {
@@ -209,7 +210,7 @@ template <class T> __global__ __launch_bounds__(THREADS, 1) void fwd_kernel(cons
     store_tile<T>(o, f, to, a.ldo, own.r0, a.S, own.d0, a.D);
 }
 
-/* Turns scores into weights p. Rows are queries, or keys when KEYS. */
+/* Replaces the scores in s by softmax weights p. KEYS: rows of s are keys; otherwise they are queries. */
 template <bool KEYS> __device__ inline void weigh(float (&s)[4][4], const buffers &sm, float scale, int key0)
 {
 #pragma unroll

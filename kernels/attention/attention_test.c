@@ -155,7 +155,7 @@ static void check_first(pb_ctx *ctx)
 }
 static void the_first_token_returns_its_value(void **state) { on_each(*state, check_first); }
 
-/* With q = 0, every visible key has the same weight, and lse is the log of their number. */
+/* With q = 0, every visible key has the same weight, and lse is the logarithm of the number of visible keys. */
 static void check_uniform(pb_ctx *ctx)
 {
     for (int causal = 0; causal < 2; causal++) {
@@ -235,7 +235,7 @@ static void check_no_visible_keys(pb_ctx *ctx)
 }
 static void queries_without_keys_give_zero(void **state) { on_each(*state, check_no_visible_keys); }
 
-/* Scores up to 80 and up to 800 with either sign. e^800 overflows, so the maximum must be subtracted. */
+/* Tests scores up to 80, then up to 800, of either sign. e^800 overflows, so the maximum must be subtracted. */
 static void check_large(pb_ctx *ctx)
 {
     const char *impl = ctx->impl;

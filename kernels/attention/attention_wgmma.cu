@@ -47,7 +47,7 @@
 namespace
 {
 constexpr int KEYS = 128, STAGES = 2;
-enum named_barrier { ISSUE_TURN = 1 /* plus the consumer warpgroup whose turn it is to issue products */ };
+enum named_barrier { ISSUE_TURN = 1 /* barrier ISSUE_TURN + w: consumer warpgroup w may issue its products */ };
 enum { ISSUE_THREADS = 256 /* threads of an ISSUE_TURN barrier: one warpgroup arrives, another one waits */ };
 
 constexpr int most_consumers(int D) { return D == 64 ? 3 : 2; } /* consumer warpgroups when there are enough tiles */
@@ -64,7 +64,7 @@ template <int D, int G> struct plan {
 
 template <int D, int G> struct alignas(1024) shared {
     bf16 q[plan<D, G>::QUERIES * D], k[STAGES][KEYS * D], v[STAGES][KEYS * D];
-    /* mbarriers, described at the top of the file */
+    /* mbarriers; the comment at the top of the file says who arrives, and what each completed phase means */
     uint64_t q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
 };
 
@@ -83,7 +83,8 @@ struct ring_position {
 struct tile {
     int b, head, i0;
 };
-/* The tile of number t. Numbers are in descending order of causal work: the last queries of every head come first. */
+/* Returns the tile with number t. Numbers are in descending order of causal work: the last queries of every head come
+ * first. */
 template <int D, int G> __device__ inline tile tile_of(int t, const pb_attention_fwd_args &a)
 {
     const int tiles = (a.S + plan<D, G>::QUERIES - 1) / plan<D, G>::QUERIES, bh = t % (a.H * a.B);
@@ -94,11 +95,12 @@ __device__ inline const int32_t *starts_of(const pb_attention_fwd_args &a, int b
     return a.start ? a.start + (size_t)b * a.S : NULL;
 }
 
-/* How many tiles of KEYS keys cover the range. They begin at r.lo, not at a multiple of KEYS, and are processed from
- * the last to the first. */
+/* Returns how many tiles of KEYS keys cover the range. The tiles begin at r.lo, not at a multiple of KEYS, and are
+ * processed from the last to the first. */
 __device__ inline int key_tiles(const key_range &r) { return r.hi > r.lo ? (r.hi - r.lo + KEYS - 1) / KEYS : 0; }
 
-/* Starts the TMA load of ROWS tokens from `token` on, all D columns, and expects their bytes at `full`. */
+/* Starts the TMA load of ROWS tokens from `token` on, all D columns. The phase of mbarrier `full` waits for their
+ * bytes. */
 template <int D, int ROWS>
 __device__ inline void load(bf16 *to, const CUtensorMap *map, uint64_t *full, int head, int token, int b)
 {

@@ -65,7 +65,8 @@ enum { STAGES = 2, CONSUMERS = 256, CONSUMER_WARPS = 8, THREADS = 384, INNER_STE
 /* The three ways to sum dq over blocks of keys: see the top of the file. */
 enum dq_way { ANY_ORDER, IN_ORDER, AT_ONCE };
 
-/* Two names for one hardware barrier: the consumers always pass them one after the other. */
+/* One hardware barrier has two names, one per purpose. All consumers use it for both purposes in the same fixed order,
+ * so the purposes cannot be confused. */
 enum named_barrier { DS_READY = 1, STATS_READY = 1 };
 struct maps {
     CUtensorMap q, dO, k, v;
@@ -83,7 +84,7 @@ template <int D> struct alignas(1024) shared {
     bf16 ds[2][KEYS * QUERIES<D>]; /* dS^T of even and of odd tiles: a row per key, in panels of 64 queries */
     float dq[DQ_TILE];
     query_stats<D> stats[STAGES];
-    /* mbarriers, described at the top of the file */
+    /* mbarriers; the comment at the top of the file says who arrives, and what each completed phase means */
     uint64_t kv_full, q_full[STAGES], q_empty[STAGES], do_full[STAGES], do_empty[STAGES], dq_full, dq_empty;
     cta_work own;
 };
@@ -91,8 +92,8 @@ template <int D> struct alignas(1024) shared {
 #ifdef PB_SM90_CODE
 /* ---- assignment of work ---------------------------------------------------------------------------------------- */
 
-/* The work of part `number`. Parts are numbered from the first keys on: under a causal mask those have the most tiles
- * of queries, so the longest parts start first. */
+/* Returns the work of part `number`. Parts are numbered from the first keys on: under a causal mask those have the most
+ * tiles of queries, so the longest parts start first. */
 template <int D>
 __device__ inline cta_work work_of_part(int number, const pb_attention_bwd_args &a, const scratch<D> &room)
 {
@@ -181,8 +182,9 @@ __device__ void produce(shared<D> &sm, const maps &m, const pb_attention_bwd_arg
     }
 }
 
-/* Adds each finished dq tile to the sums in global memory. IN_ORDER: the CTA waits until those of earlier keys have
- * added theirs (room.turns counts them), and the first one stores instead of adding, so the sums need no clearing. */
+/* Adds each finished dq tile to the sums in global memory. IN_ORDER: a CTA waits until the CTAs of all earlier keys
+ * have added to the tile (room.turns counts them). The CTA of the first keys stores instead of adding, so the sums need
+ * no clearing. */
 template <int D, dq_way WAY>
 __device__ void add_dq(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const cta_work &own)
 {

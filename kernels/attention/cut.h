@@ -30,7 +30,7 @@ typedef struct pb_cut {
 } pb_cut;
 
 PB_CUT_FN int pb_cut_up(int x, int y) { return (x + y - 1) / y; }
-/* Returns the number of steps of block of keys j. */
+/* Returns the number of steps (tiles of queries, over all query heads) of block of keys j. */
 PB_CUT_FN int pb_cut_steps(const pb_cut *c, int j) { return c->group * (c->tiles - j * c->hidden); }
 PB_CUT_FN int pb_cut_parts(const pb_cut *c, int j)
 {

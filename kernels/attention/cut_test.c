@@ -30,7 +30,7 @@ static void backward_parts_cover_every_step_once(void **state)
                       sms[i / 5 % 5]);
 }
 
-/* Expected divisions on 132 SMs under a causal mask: the number of CTAs, and the steps of the longest. */
+/* Expected divisions on 132 SMs under a causal mask: the number of CTAs, and the number of steps of the longest CTA. */
 static const struct {
     int heads, S, group, queries; /* heads: key heads of all batch rows; queries: per tile */
     bool by_heads;

@@ -79,8 +79,8 @@ __device__ inline void find_stats(query_stats<D> &to, const pb_attention_bwd_arg
     to.from[at] = a.start && i < a.S ? max(a.start[token], 0) : 0;
 }
 
-/* CTAs per tile in stats_kernel, which computes the tile's query_stats, and sets room.turns and, if `clear`, the sums
- * of dq to 0. */
+/* Kernel stats_kernel computes the query_stats of every tile, with STATS_BLOCKS CTAs per tile. It also sets room.turns
+ * and, if `clear`, the sums of dq to 0. */
 constexpr int STATS_BLOCKS = DQ_TILE / 8 / 256;
 template <int D>
 __global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args a, const scratch<D> room, bool clear)
@@ -127,7 +127,7 @@ __device__ inline void round_panel(const float (&sum)[16], const target &out, in
     if (row + 8 < out.rows) pb_store_vec<bf16, 8>(to + 8 * out.ld, high);
 }
 
-/* Rounds one panel of dq, half of a tile, per CTA. */
+/* A CTA rounds one panel of dq, which is half of a tile, to bf16. */
 template <int D> __device__ inline void dq_panel(const pb_attention_bwd_args &a, const scratch<D> &room, int id)
 {
     const int tile = id / 2, half = id % 2, bh = tile / room.tiles, b = bh / a.H, h = bh % a.H;
@@ -140,11 +140,11 @@ template <int D> __device__ inline void dq_panel(const pb_attention_bwd_args &a,
     round_panel(sum, {to, a.lddq, a.S - row, a.scale}, threadIdx.x / 64, threadIdx.x % 64);
 }
 
-/* Adds the parts of 16 rows of one panel of dk or dv, per CTA, and rounds them. Each quarter of the CTA adds every
- * fourth part; then the quarters are added in fixed order, so the result is deterministic. */
+/* A CTA adds the parts of 16 rows of one panel of dk or dv, and rounds the sums to bf16. Each quarter of the CTA adds
+ * every fourth part; then the quarters are added in fixed order, so the result is deterministic. */
 template <int D> __device__ inline void dkv_panel(const pb_attention_bwd_args &a, const scratch<D> &room, int id)
 {
-    constexpr int ACROSS = D / 64, PANELS = 4 * ACROSS; /* dk and dv, two warpgroups, columns */
+    constexpr int ACROSS = D / 64, PANELS = 4 * ACROSS; /* 4: dk and dv, each of two warpgroups */
     __shared__ float quarters[3][16][64];
     const int heads = a.B * a.K, warp = id % 4, panel = id / 4 % PANELS, bk = id / 4 / PANELS % heads;
     const int j = id / 4 / PANELS / heads, parts = pb_cut_parts(&room.cut, j), quarter = threadIdx.x / 64;
@@ -166,7 +166,7 @@ template <int D> __device__ inline void dkv_panel(const pb_attention_bwd_args &a
     else round_panel(sum, {(bf16 *)a.dk + token * a.lddk + col, a.lddk, a.S - row, a.scale}, warp, u);
 }
 
-/* CTAs 0 .. dq_blocks - 1 round dq, the others dk and dv. */
+/* The first dq_blocks CTAs round dq, the others dk and dv. */
 template <int D>
 __global__ __launch_bounds__(256) void round_kernel(const pb_attention_bwd_args a, const scratch<D> room, int dq_blocks)
 {

@@ -1,4 +1,4 @@
-/* cast.c - conversion of columns to f32: the references and the descriptions of the ops. */
+/* cast.c - conversion of columns to f32: the references, and the pb_op descriptors of the two ops. */
 #include "kernels/cast/cast.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first --------------------------------------------------------- */
 
 PB_FAST_DECLARE(pb_cast_fwd)
 PB_FAST_DECLARE(pb_cast_bwd)
@@ -35,9 +35,9 @@ PB_FAST_DECLARE(pb_cast_bwd)
 const pb_impl pb_cast_fwd_cpu[] = {PB_FAST_IMPLS(pb_cast_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_cast_bwd_cpu[] = {PB_FAST_IMPLS(pb_cast_bwd){"ref", bwd_ref}, {0}};
 
-/* ---- op descriptor: checks, costs, implementations ------------------------------------------- */
+/* ---- op descriptor (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
-/* Axis g: elements in the gap between two rows. */
+/* Axis g of the shapes below: elements in the gap between two rows. */
 static const char axes[] = "BSDg";
 static const pb_dims edge[] = {{2, 3, 7, 0}, {1, 5, 64, 9}, {1, 1, 1, 0}, {3, 67, 33, 1}, {1, 300, 16, 2048}, {0}};
 static const pb_dims grid[] = {{1, 4096, 64, 512}, {1, 64, 192}, {0}};

@@ -1,4 +1,5 @@
-/* cast_test.c - tests properties of the casts that the comparison with the reference does not test. */
+/* cast_test.c - tests of the casts that the comparison with the reference does not cover: exact widening of bf16,
+ * casting back, errors. */
 #include <math.h>
 #include <stdlib.h>
 

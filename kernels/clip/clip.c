@@ -1,4 +1,4 @@
-/* clip.c - gradient clipping: the references in double precision, and the descriptions of the four ops. */
+/* clip.c - gradient clipping: the references in double precision, and the pb_op descriptors of the four ops. */
 #include "kernels/clip/clip.h"
 
 #include <math.h>
@@ -65,7 +65,7 @@ static pb_status multi_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs ---------------------- */
 
 PB_FAST_DECLARE(pb_clip_sqsum)
 PB_FAST_DECLARE(pb_clip_reduce)
@@ -79,7 +79,7 @@ const pb_impl pb_clip_reduce_cpu[] = {PB_FAST_IMPLS(pb_clip_reduce){"ref", reduc
 const pb_impl pb_clip_scale_cpu[] = {PB_FAST_IMPLS(pb_clip_scale){"ref", scale_ref}, {0}};
 const pb_impl pb_clip_multi_cpu[] = {PB_FAST_IMPLS(pb_clip_multi, .workspace = multi_workspace){"ref", multi_ref}, {0}};
 
-/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
 static pb_status sqsum_check(const void *args)
 {
@@ -112,7 +112,8 @@ static pb_status sqsum_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Binds the loss scale if axis c is 2. */
+/* Returns the loss scale of a test shape: a tensor that holds 48 if its axis c is 2 ("with a loss scale"), else
+ * NULL. */
 static const float *bind_loss_scale(pb_binder *b, int c)
 {
     const float scale = 48;
@@ -141,7 +142,8 @@ static pb_status scale_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Binds N buffers of sizes as a model has them: one large, one empty, one of a single element, and N-3 small ones. */
+/* Makes N buffers of very different sizes, as a model has them: one large, one empty, one of a single element, and N-3
+ * small ones. */
 static pb_status multi_bind(pb_binder *b, const int *dim, void *args)
 {
     enum { MAX = 12 };
@@ -225,7 +227,7 @@ const pb_op pb_op_clip_sqsum = {
     .tol = {[PB_F32] = 1e-6},
     .f32_only = true,
 };
-/* Axis c: 0: max_norm is Inf; 1: max_norm is below the norm; 2: as 1, with a loss scale. */
+/* Axis c of the shapes below: 0: max_norm is Inf; 1: max_norm is below the norm; 2: as 1, with a loss scale. */
 const pb_op pb_op_clip_reduce = {
     .name = "clip_reduce",
     .axes = "SDc",
@@ -239,7 +241,7 @@ const pb_op pb_op_clip_reduce = {
     .tol = {[PB_F32] = 1e-6},
     .f32_only = true,
 };
-/* Axis c: 1: the scale is not 1; 0: it is 1, so nothing is written. */
+/* Axis c of the shapes below: 1: the scale is not 1; 0: it is 1, so nothing is written. */
 const pb_op pb_op_clip_scale = {
     .name = "clip_scale",
     .axes = "SDc",
@@ -250,10 +252,10 @@ const pb_op pb_op_clip_scale = {
     .impls = PB_BOTH_BACKENDS(clip, scale),
     .bind = scale_bind,
     .cost = scale_cost,
-    .tol = {[PB_F32] = 0}, /* exact: both sides round one product once */
+    .tol = {[PB_F32] = 0}, /* exact: the reference and the implementations both round one product once */
     .f32_only = true,
 };
-/* Axes: N: number of buffers; c: as in clip_reduce; a: 1: scale the buffers. */
+/* Axes of the shapes below: N: number of buffers; c: as in clip_reduce; a = 1: scale the buffers. */
 const pb_op pb_op_clip_multi = {
     .name = "clip_multi",
     .axes = "NSDca",

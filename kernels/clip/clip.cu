@@ -1,8 +1,8 @@
 /* clip.cu - gradient clipping on a GPU. sqsum, reduce and scale take one kernel launch each; multi takes two, or three
  * if it scales.
  *
- * The unit of work is a slot (clip.h). One CTA sums a slot in a fixed order; one CTA adds all slots in double
- * precision. Limited by memory bandwidth: 4 bytes per element for the norm, and 8 more if the scale is not 1. */
+ * The unit of work is a slot, one partial sum (clip.h). One CTA sums a slot in a fixed order; one CTA adds all slots in
+ * double precision. Limited by memory bandwidth: 4 bytes per element for the norm, and 8 more if the scale is not 1. */
 #include <math.h>
 
 #include "kernels/clip/clip.h"
@@ -34,7 +34,7 @@ __device__ static inline range slot_range(size_t n, size_t slot)
     return {first, n - first < run ? n : first + run};
 }
 
-/* ---- sums ------------------------------------------------------------------------------------------------------- */
+/* ---- sqsum: sums of squares, one per slot ----------------------------------------------------------------------- */
 
 __device__ static inline float square(float4 v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
 
@@ -82,7 +82,7 @@ __global__ static void __launch_bounds__(THREADS) clip_list_sums(pb_clip_multi_a
     }
 }
 
-/* ---- reduce ----------------------------------------------------------------------------------------------------- */
+/* ---- reduce: the norm and the scale from the sums --------------------------------------------------------------- */
 
 __device__ static inline double warp_sum(double x)
 {
@@ -117,7 +117,7 @@ static pb_status reduce(pb_ctx *ctx, const float *partial, int slots, const floa
     return pb_cuda_launched(ctx, "clip_state");
 }
 
-/* ---- scale ------------------------------------------------------------------------------------------------------ */
+/* ---- scale: multiplying the gradients --------------------------------------------------------------------------- */
 
 __device__ static inline float4 times(float4 v, float k) { return make_float4(v.x * k, v.y * k, v.z * k, v.w * k); }
 
@@ -139,7 +139,7 @@ __device__ static void scale_range(float *x, range r, float scale)
     for (i = r.first + 4 * n + threadIdx.x; i < r.end; i += THREADS) x[i] *= scale;
 }
 
-/* Elements that a CTA scales in one iteration of the unrolled loop of scale_range. */
+/* The number of elements that a CTA scales in one iteration of the unrolled loop of scale_range. */
 enum { SCALE_RUN = 4 * LOADS * THREADS };
 
 __global__ static void __launch_bounds__(THREADS) clip_scale(pb_clip_scale_args a)

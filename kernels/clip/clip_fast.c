@@ -1,5 +1,5 @@
-/* clip_fast.c - vectorised gradient clipping. The unit of work is a slot: one thread sums it in a fixed order, and
- * threads take slots dynamically. Limited by memory bandwidth. */
+/* clip_fast.c - vectorised gradient clipping. The unit of work is a slot, one partial sum (clip.h): one thread sums it
+ * in a fixed order, and threads take slots dynamically. Limited by memory bandwidth. */
 #include <math.h>
 
 #include "kernels/clip/clip.h"

@@ -25,7 +25,7 @@ static pb_status multi(pb_ctx *ctx, pb_clip_entry *list, int n, float max_norm, 
                                                     .apply = apply});
 }
 
-/* Six buffers of 100 elements +-10/sqrt(600); their joint norm is 10. */
+/* Makes six buffers of 100 elements +-10/sqrt(600); their joint norm is 10. */
 static void six_buffers(float x[6][100], pb_clip_entry list[6])
 {
     for (int b = 0; b < 6; b++) {

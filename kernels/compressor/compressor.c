@@ -1,5 +1,5 @@
-/* compressor.c - softmax-gated pooling of tokens: the reference in double precision, and
- * the descriptors of both ops. */
+/* compressor.c - softmax-gated pooling of tokens: the reference in double precision, and the pb_op descriptors of both
+ * ops. */
 #include "kernels/compressor/compressor.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 
 /* ---- reference in double precision ---------------------------------------------------------- */
 
-/* The inputs that the forward and the backward pass read. */
+/* The arguments that the forward and the backward pass have in common, for pool(). */
 typedef struct channel {
     const void *a, *z;
     const float *ape;
@@ -70,7 +70,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* Sets the gradients of elements that reach no row to zero. */
+/* Sets da and dz to zero for the elements of a and z that contribute to no compressed row. */
 static void clear_ref(const pb_compressor_bwd_args *a, const pb_groups *s)
 {
     for (size_t t = 0; t < (size_t)a->B * (size_t)a->S; t++)
@@ -117,7 +117,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs ---------------------- */
 
 PB_FAST_DECLARE(pb_compressor_fwd)
 PB_FAST_DECLARE(pb_compressor_bwd)
@@ -133,10 +133,10 @@ const pb_impl pb_compressor_fwd_cpu[] = {PB_FAST_IMPLS(pb_compressor_fwd){"ref",
 const pb_impl pb_compressor_bwd_cpu[] = {PB_FAST_IMPLS(pb_compressor_bwd, .workspace = bwd_workspace){"ref", bwd_ref},
                                          {0}};
 
-/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
-/* Axes: r: ratio; o: 1: overlap; n: conversations packed into a row, 0: start is NULL; m: 1: a and z are f32 whatever
- * dtype is; p: padding between tokens, in elements; a: 1: accumulate; f: 1: dape is NULL. */
+/* Axes of the shapes below: r: ratio; o = 1: overlap; n: conversations packed into a row, 0: start is NULL; m = 1: a
+ * and z are f32 whatever dtype is; p: padding between tokens, in elements; a = 1: accumulate; f = 1: dape is NULL. */
 static const char axes[] = "BSDronmpaf";
 static const pb_dims edge[] = {
     {2, 9, 24, 4, 1, 0, 0, 0, 0, 0}, {2, 40, 64, 4, 1, 3, 0, 8, 1, 0},    {1, 3, 16, 4, 1, 0, 0, 0, 1, 0},
@@ -246,7 +246,8 @@ static void make_starts(int32_t *start, size_t T, size_t S)
     }
 }
 
-/* Scales z by 4, so that the softmax differs clearly from a mean, and arranges the conversations. */
+/* Scales z by 4, so that the softmax differs clearly from a mean. Replaces `start`, unless it is NULL (see
+ * make_starts). */
 static pb_status prepare(const void *z, size_t ld, size_t T, size_t C, pb_dtype t, const int32_t *start, size_t S)
 {
     for (size_t i = 0; i < T; i++)
@@ -271,8 +272,8 @@ static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
                    a->start, (size_t)a->S);
 }
 
-/* The op reads a and z once. A gate takes one exponential, counted as one operation, and six other operations; twelve
- * in the backward pass. */
+/* The op reads a and z once. A gate costs one exponential, which counts as one operation, and six other operations; in
+ * the backward pass twelve others. */
 static pb_cost fwd_cost(const void *args)
 {
     const pb_compressor_fwd_args *a = args;

@@ -19,8 +19,8 @@
 
 namespace
 {
-/* CHUNK: candidates per chunk. dape has at most MAX_PARTS sets of partial sums; at least MIN_PARTS even
- * if they exceed parts_bytes. */
+/* CHUNK: candidates per chunk. dape is summed in at most MAX_PARTS sets of partial sums, and in at least MIN_PARTS sets
+ * even if those need more than parts_bytes. */
 enum { CHUNK = 8, WARPS = 8, MAX_PARTS = 256, MIN_PARTS = 32 };
 static const size_t parts_bytes = (size_t)32 << 20;
 
@@ -72,7 +72,7 @@ template <int N> __device__ void store_sums(float *p, const float (&in)[N])
         for (int u = 0; u < N; u += 4) pb_store16(p + u, pb_pack((const float(&)[4])in[u]));
 }
 
-/* Candidates 8k .. 8k+7 of a lane's channels, packed. */
+/* The values a and z of candidates 8k .. 8k+7 in this lane's channels, packed as they are in memory. */
 template <class T, bool VEC> struct chunk {
     typedef pb_unit<T, VEC> unit;
     typedef typename unit::raw raw;
@@ -254,8 +254,8 @@ __device__ void spread(const pooling &p, const row &r, int k, const chunk<T, VEC
     }
 }
 
-/* Sets da and dz of this lane's first D columns to zero, for the row's own tokens. Used when no
- * following row pools them. */
+/* Sets da and dz of the row's own tokens to zero, in this lane's part of the first D columns. Used when no following
+ * row pools these columns. */
 template <class T, bool VEC> __device__ void clear_first(const pooling &p, const row &r, int first, int step)
 {
     typedef chunk<T, VEC> chunk_t;
@@ -350,7 +350,7 @@ dim3 block_of(pooling *p)
     return dim3(32, chunks == 1 ? WARPS : p->warps);
 }
 
-/* Returns true if the tensors are aligned for 16-byte vectors. c: the pass's c or dc. */
+/* Returns true if the tensors are aligned for 16-byte vectors. c: the tensor c of the forward pass, or dc. */
 template <class T> bool fits(const pooling &p, const void *c)
 {
     const size_t L = pb_lanes<T>, out = L * (p.f32 ? sizeof(float) : sizeof(__nv_bfloat16));

@@ -33,7 +33,7 @@ extern "C" {
 #endif
 
 typedef struct pb_compressor_fwd_args {
-    /* [B,S,C] in_dtype; tokens are lda, ldz elements apart, so both may be columns of one product */
+    /* [B,S,C] in_dtype; tokens are lda, ldz elements apart, so a and z may be columns of one wider tensor */
     const void *a, *z;
     const float *ape;     /* [ratio,C] */
     const int32_t *start; /* [B,S] first token of the conversation that each token belongs to; negative or NULL: 0 */

@@ -1,5 +1,6 @@
-/* compressor_fast.c - the compressor on the CPU with SIMD over channels. A thread owns whole rows. The candidates of a
- * vector of channels are read for the maximum, the sum and the gradients, and stay in L1 meanwhile. Memory-bound.
+/* compressor_fast.c - the compressor (softmax-gated pooling of tokens) on the CPU with SIMD over channels. A thread
+ * owns whole rows. The candidates of a vector of channels are read several times, for the maximum, the sum and the
+ * gradients; they stay in L1 between these reads. Memory-bound.
  *
  * Backward pass: rows are divided into runs (rows.h), each with its own partial sum of dape. Channels are divided into
  * blocks as well, because a large ratio leaves few rows. */

@@ -3,9 +3,9 @@
 #include "kernels/compressor/compressor.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rope/rope.h"
-#include "tests/v4_fixture.h"
+#include "tests/kernels/v4_fixture.h"
 
-/* the shapes of scripts/fixtures/v4_fixtures.py */
+/* the sizes that scripts/fixtures/v4_fixtures.py used for the stored results */
 enum { B = 2, S = 22, D = 8, R = 4, RATIO = 4, G = S / RATIO };
 
 /* The tensors of one problem in f32, for both passes. */
@@ -34,7 +34,7 @@ static void drop(problem *p)
     free(p->start);
 }
 
-/* Sets `start` for conversations of these lengths, equally in every sequence. */
+/* Sets `start` for conversations of these lengths, in the same way in every sequence. */
 static void pack(problem *p, const int *lengths)
 {
     p->start = malloc((size_t)(p->B * p->S) * sizeof *p->start);
@@ -89,7 +89,7 @@ static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *))
     ctx->impl = NULL;
 }
 
-/* ---- PyTorch --------------------------------------------------------------------------------------- */
+/* ---- comparison with PyTorch's results ------------------------------------------------------------- */
 
 static void matches(const problem *p, const char *which)
 {
@@ -113,7 +113,7 @@ static void check_pytorch(pb_ctx *ctx)
 }
 static void pytorch_agrees(void **state) { on_each(*state, check_pytorch); }
 
-/* The complete chain to the rows that attention reads: pooling, RMSNorm, and RoPE of the last R elements at the
+/* Tests the complete chain to the rows that attention reads: pooling, RMSNorm, and RoPE of the last R elements at the
  * position of each row's first token, here beyond 65536. RMSNorm and RoPE use their default implementations. */
 static void check_finished(pb_ctx *ctx)
 {
@@ -202,14 +202,14 @@ static void check_short(pb_ctx *ctx)
 }
 static void too_few_tokens_give_no_row(void **state) { on_each(*state, check_short); }
 
-/* The same shift of all candidates' gates must change nothing. A gate far above the others must select its candidate. A
- * gate of -inf must exclude it. */
+/* Adding one number to the gates of all candidates must change nothing. A gate far above the others must select its
+ * candidate. A gate of -inf must exclude it. */
 static void check_gates(pb_ctx *ctx)
 {
     problem p = make(1, 128, D, 128, false), q = make(1, 128, D, 128, false);
     for (size_t i = 0; i < 128 * q.C; i++) q.z[i] += 64;
     both(ctx, &p), both(ctx, &q);
-    /* not bit for bit, because z + 64 is rounded */
+    /* The results differ in the last bits, because z + 64 is rounded. */
     for (int d = 0; d < D; d++) CHECK_NEAR(q.c[d], p.c[d], 2e-5);
     for (int d = 0; d < D; d++) p.z[(size_t)(3 * d + 5) * p.C + (size_t)d] = 300; /* another token for each channel */
     both(ctx, &p);

@@ -1,4 +1,5 @@
-/* groups.h - index arithmetic of the compressor: its rows, the candidates of each row, and tokens that no row pools. */
+/* groups.h - index arithmetic of the compressor (softmax-gated pooling of tokens): its rows, the candidates of each
+ * row, and tokens that no row pools. */
 #ifndef PB_COMPRESSOR_GROUPS_H
 #define PB_COMPRESSOR_GROUPS_H
 #include <stdbool.h>

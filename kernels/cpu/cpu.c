@@ -1,4 +1,4 @@
-/* cpu.c - which instruction sets this processor supports. */
+/* cpu.c - detects which instruction sets this processor and operating system support. */
 #include "kernels/cpu/cpu.h"
 
 /* Bits of CPUID that the x86-64 psABI lists for a level, leaf by leaf, and the register states that the operating

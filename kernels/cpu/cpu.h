@@ -11,7 +11,7 @@
 #define PB_CAT(a, b)  PB_CAT2(a, b)
 #define PB_FAST(fn)   PB_CAT(fn, PB_ISA) /* use inside family_fast.c only */
 
-/* True if the processor and the operating system support the instruction set. */
+/* Return true if the processor and the operating system support the instruction set. */
 bool pb_cpu_has_avx512(void); /* all of x86-64-v4, for which cmake/PbIsa.cmake compiles */
 bool pb_cpu_has_avx2(void);   /* all of x86-64-v3 */
 
@@ -20,7 +20,7 @@ bool pb_cpu_has_avx2(void);   /* all of x86-64-v3 */
 typedef struct pb_cpuid {
     uint32_t ecx1, ebx7, ecx81, xcr0;
 } pb_cpuid;
-/* True if the processor and the operating system support every instruction of the level. */
+/* True if the processor and the operating system support every instruction of x86-64-v3, or of x86-64-v4. */
 bool pb_cpu_is_v3(const pb_cpuid *c);
 bool pb_cpu_is_v4(const pb_cpuid *c);
 

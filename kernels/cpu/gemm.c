@@ -1,4 +1,5 @@
-/* gemm.c - selects the matrix product of this machine, sizes its workspace, and defines the levels of NF4. */
+/* gemm.c - runs the matrix product that is compiled for this machine's best instruction set, sizes its workspace, and
+ * defines the levels of NF4. */
 #include "kernels/cpu/gemm.h"
 
 #include <omp.h>
@@ -6,8 +7,8 @@
 #include "kernels/cpu/gemm_plan.h"
 #include "kernels/nf4/nf4.h"
 
-/* The 16 values of an NF4 code: quantiles of the normal distribution, scaled to [-1,1]. From bitsandbytes,
- * functional.py, get_4bit_type("nf4"). */
+/* The values that the 16 NF4 codes stand for: quantiles of the normal distribution, scaled to [-1,1]. From
+ * bitsandbytes, functional.py, get_4bit_type("nf4"). */
 const float pb_nf4_level[16] = {
     -1.0f,
     -0.6961928009986877f,

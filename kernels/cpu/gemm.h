@@ -14,8 +14,9 @@
 #define PB_GEMM_H
 #include "kernels/cpu/cpu.h"
 
-/* The scales of weights in NF4 (4-bit NormalFloat); kernels/nf4/nf4.h defines the layout. Only B may be NF4. It is
- * stored row-major as [N,K] (trans) or [K,N], with ld == cols, so element (row,col) is number row*cols + col. */
+/* The scales of weights in NF4 (4-bit NormalFloat); kernels/nf4/nf4.h defines the layout. Of a product's operands only
+ * B may be NF4. It is stored row-major as [N,K] (trans) or [K,N], with ld == cols, so element (row,col) is number
+ * row*cols + col. */
 typedef struct pb_nf4_scales {
     const float *absmax;     /* [ceil(n/block)] f32; NULL with double quantisation */
     const uint8_t *absmax_q; /* [ceil(n/block)] codes, with double quantisation */

@@ -10,15 +10,15 @@
 #include "kernels/cpu/gemm_pack.h"
 #include "kernels/cpu/gemm_plan.h"
 
-/* IN_PLACE: if A has at most this many panels, B is read without packing. A_DRAW, B_DRAW: most panels of A and of B
- * that a thread takes from the counter at a time. */
+/* IN_PLACE: if A has at most this many panels, B is read without packing. A_DRAW, B_DRAW: largest number of panels of A
+ * and of B that a thread takes from the counter at a time. */
 enum { IN_PLACE = 6, A_DRAW = PB_GEMM_ROWS / PB_MR, B_DRAW = PB_GEMM_COLS / PB_NR };
 
 typedef struct job {
     const pb_gemm *g;
     pb_gemm_plan p;
     float *shared, *buffer,
-        *mine; /* packed blocks of the shared operand; tile buffer; panels: p.mine floats per thread */
+        *mine; /* packed blocks of the shared operand; tile buffer; each thread's panels, p.mine floats */
     int threads;
     struct {
         int pack, unit;
@@ -29,7 +29,7 @@ typedef struct job {
 typedef struct block {
     int step, i, j, k, m, n, kc;
     float *shared;    /* packed panels of the shared operand */
-    bool first, last; /* this is the first, the last block of K for this block of C */
+    bool first, last; /* whether this block is the first, and the last, along K for its block of C */
 } block;
 
 /* The terms that finish() adds to a tile of the product, and where it stores the sum. */
@@ -56,7 +56,8 @@ static size_t a_offset(int m, int panel, int kc) { return (size_t)a_row(m, panel
 static int b_panels(int n) { return (n + PB_NR - 1) / PB_NR; }
 static int b_vectors(int n, int panel) { return at_most(PB_NV, (n - panel * PB_NR + PB_VLEN - 1) / PB_VLEN); }
 
-/* Packs panels [first, end) of the m rows of A from row i on. `to` is where panel 0 would be packed. */
+/* Packs panels first .. end-1 of the m rows of A from row i on. `to` is the address of panel 0, even if `first` is not
+ * 0. */
 static void pack_a(const pb_gemm *g, const block *b, int i, int m, int first, int end, float *to)
 {
     lanes l[A_DRAW];

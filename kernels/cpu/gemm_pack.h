@@ -16,7 +16,7 @@ static inline source source_of(const pb_mat *m)
     return m->nf4 ? FROM_NF4 : m->dtype == PB_BF16 ? FROM_BF16 : FROM_F32;
 }
 
-/* ---- NF4 -------------------------------------------------------------------------------------- */
+/* ---- reading an operand that is stored as NF4 ------------------------------------------------- */
 
 /* Loads n <= PB_VLEN values, from element e on; the other lanes are 0. */
 static inline vf nf4_fetch(const pb_mat *m, size_t e, int n)
@@ -30,7 +30,7 @@ static inline vf nf4_fetch(const pb_mat *m, size_t e, int n)
     return v;
 }
 
-/* ---- loading and transposing ------------------------------------------------------------------ */
+/* ---- loading vectors of any element type, and transposing them -------------------------------- */
 
 /* Loads n <= PB_VLEN consecutive elements of a stored row; the other lanes are 0. */
 PB_INLINE vf fetch(source s, const pb_mat *m, size_t row, size_t col, int n)
@@ -70,9 +70,10 @@ PB_INLINE void transpose(vf v[PB_VLEN])
     }
 }
 
-/* ---- the two orientations ---------------------------------------------------------------------- */
+/* ---- packing an operand whose stored rows run along K, or across K ----------------------------- */
 
-/* K runs along stored rows: to[k*ld + r] = m[row + r][col + k] for r < rows <= PB_VLEN, k < cols. */
+/* Packs an operand whose stored rows run along K: to[k*ld + r] = m[row + r][col + k] for r < rows <= PB_VLEN, k <
+ * cols. */
 PB_INLINE void pack_across(source s, float *to, size_t ld, const pb_mat *m, size_t row, int rows, size_t col, int cols)
 {
     for (int k = 0; k < cols; k += PB_VLEN) {
@@ -102,9 +103,9 @@ typedef struct lanes {
     int first, width; /* index of the first lane in the whole operand; number of lanes */
 } lanes;
 
-/* K runs down the stored rows: packs m[k + i][first..] for i < kc and n neighbouring runs of lanes, so that a stored
- * row is read once, left to right. Software prefetch: rows are too far apart for the hardware prefetcher. `all` is the
- * number of columns of the operand. */
+/* Packs an operand whose stored rows run across K: rows k .. k+kc-1, the columns of n neighbouring runs of lanes. All
+ * runs are packed together, so that a stored row is read once, left to right. Software prefetch: rows are too far apart
+ * for the hardware prefetcher. `all` is the number of columns of the operand. */
 PB_INLINE void pack_along(source s, const lanes *l, int n, const pb_mat *m, int all, int k, int kc)
 {
     enum { AHEAD = 16 };
@@ -126,8 +127,8 @@ PB_INLINE void pack_from(source s, const lanes *l, int n, const pb_mat *m, bool 
         for (int v = 0; v < n; v++) pack_across(s, l[v].to, l[v].ld, m, (size_t)l[v].first, l[v].width, (size_t)k, kc);
 }
 
-/* Packs n runs of lanes and kc terms of K, from k on. `all` is the number of lanes of the operand. across: K
- * runs along the stored rows. */
+/* Packs n runs of lanes and kc terms of K, from k on. `all` is the number of lanes of the operand. `across`: the stored
+ * rows run along K. */
 static void pack_lanes(const lanes *l, int n, const pb_mat *m, bool across, int all, int k, int kc)
 {
     switch (source_of(m)) {

@@ -155,7 +155,7 @@ static inline void vf_stream(void *p, size_t i, pb_dtype t, vf v)
 #endif
 }
 
-/* Call after a thread's streaming stores: they become visible before the stores that follow. */
+/* A thread calls this after its streaming stores: they become visible to other threads before its later stores do. */
 static inline void pb_stream_fence(void)
 {
 #if defined(__x86_64__)

@@ -38,7 +38,7 @@ bool pb_cuda_has_sm90(void)
            cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major == 9;
 }
 
-/* ---- failures --------------------------------------------------------------------------------------------------- */
+/* ---- turning errors of the CUDA runtime into statuses ----------------------------------------------------------- */
 
 static void free_memory(size_t *unused, size_t *all)
 {
@@ -74,7 +74,7 @@ pb_status pb_cuda_malloc(size_t bytes, void **out)
     return pb_gpu_no_memory(bytes, unused, all);
 }
 
-/* ---- opening and closing --------------------------------------------------------------------------------------- */
+/* ---- opening and closing the device ---------------------------------------------------------------------------- */
 
 /* Checks the driver's version first: the runtime returns one error both for a missing and for an old driver. */
 static pb_status device_exists(int device)
@@ -195,7 +195,7 @@ static pb_status cuda_open(pb_ctx *ctx, int device)
     return status;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------- */
+/* ---- device memory: allocating, copying, clearing -------------------------------------------------------------- */
 
 static pb_status cuda_alloc(pb_ctx *, size_t bytes, void **out) { return pb_cuda_malloc(bytes ? bytes : 256, out); }
 
@@ -215,7 +215,8 @@ static pb_status cuda_upload(pb_ctx *ctx, void *dev, const void *host, size_t by
     return cuda_sync(ctx);
 }
 
-/* From page-locked memory cudaMemcpyAsync returns at once. From pageable memory, which `host` is, it may wait. */
+/* Copies the bytes to page-locked memory first, from which cudaMemcpyAsync returns at once. From pageable memory, which
+ * `host` is, it may wait for the GPU. */
 static pb_status cuda_upload_staged(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
 {
     cuda_state *s = state_of(ctx);
@@ -270,7 +271,7 @@ static pb_status cuda_used(pb_ctx *ctx, size_t *bytes)
     return PB_OK;
 }
 
-/* ---- facts ----------------------------------------------------------------------------------------------------- */
+/* ---- facts about the device: versions, clocks, memory, architecture -------------------------------------------- */
 
 static pb_status clock_of(double *hz, cudaDeviceAttr which, int device)
 {
@@ -303,7 +304,7 @@ static pb_status cuda_facts(int device, pb_device_facts *out)
     return PB_OK;
 }
 
-/* ---- timestamps ------------------------------------------------------------------------------------------------ */
+/* ---- timestamps: events that are recorded in the stream -------------------------------------------------------- */
 
 static pb_status cuda_mark(pb_ctx *ctx, int slot)
 {
@@ -386,7 +387,7 @@ static pb_status cuda_delay(pb_ctx *ctx, double seconds)
     return PB_OK;
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------------------------- */
+/* ---- graphs: recording, replaying and freeing them ------------------------------------------------------------- */
 
 static void cuda_graph_free(pb_graph *g)
 {

@@ -30,11 +30,13 @@ const pb_cuda_device *pb_cuda_device_of(const pb_ctx *ctx);
 /* For `available` of an implementation: true if the current device runs code compiled for sm_90a. */
 bool pb_cuda_has_sm90(void);
 
-/* Call after kernel<<<..., pb_cuda_stream(ctx)>>>: counts the launch and returns its error as a status. */
+/* Call after kernel<<<..., pb_cuda_stream(ctx)>>>: counts the launch, by the name `what` too
+ * (pb_tally), and returns its error as a status. */
 static inline pb_status pb_cuda_launched(pb_ctx *ctx, const char *what)
 {
     const cudaError_t e = cudaGetLastError();
     ctx->counts.kernel_launches++;
+    pb_tally_add(ctx->tally, what, "");
     if (e != cudaSuccess) return pb_fail(PB_EDEVICE, "cuda: the launch of %s failed: %s", what, cudaGetErrorString(e));
     return PB_OK;
 }

@@ -1,4 +1,4 @@
-/* cuda_blas.cu - calls cuBLASLt with the description of gemm.h: one algorithm per shape, found
+/* cuda_blas.cu - computes the matrix products of gemm.h (pb_gemm) with cuBLASLt. The algorithm for a shape is looked up
  * once and kept in a table. */
 #include "kernels/cuda/cuda_blas.h"
 
@@ -14,7 +14,8 @@ static const size_t workspace_bytes = (size_t)32 << 20; /* the size that NVIDIA 
  * more than the tolerance of 1e-6 allows. */
 static const int f32_piece = 2048;
 
-/* Everything that the choice of an algorithm depends on. Compared as bytes, so it is zeroed before it is filled. */
+/* Everything that the choice of an algorithm depends on. Shapes are compared as bytes, so the struct is zeroed before
+ * it is filled. */
 struct shape {
     size_t lda, ldb, ldc, step_a, step_b, step_c;
     int M, N, K, batch;

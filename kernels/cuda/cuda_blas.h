@@ -1,5 +1,5 @@
 /* cuda_blas.h - matrix products on the GPU for CUDA launchers: NVIDIA's cuBLASLt, and a plain tiled kernel that takes
- * every type and alignment. Both take the description of gemm.h, with device pointers. */
+ * every type and alignment. Both take a pb_gemm (cpu/gemm.h) that holds device pointers. */
 #ifndef PB_CUDA_BLAS_H
 #define PB_CUDA_BLAS_H
 #include "kernels/engine/ctx.h"

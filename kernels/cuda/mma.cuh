@@ -65,7 +65,7 @@ __device__ static inline void pb_load_b_deep(uint32_t (&b)[4], const __nv_bfloat
     pb_ldmatrix_trans(b, at + pb_mma_lane() * ld);
 }
 
-/* ---- from accumulators to operands and to memory ----------------------------------------------------------------- */
+/* ---- converting accumulators to operands, and storing them ------------------------------------------------------- */
 
 /* Converts NT C fragments to NT/2 A fragments in bf16. Each lane already holds the elements that it needs. */
 template <int NT> __device__ static inline void as_operand(uint32_t (&a)[NT / 2][4], const float (&c)[NT][4])

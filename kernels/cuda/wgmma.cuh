@@ -16,7 +16,7 @@
 #define PB_SM90_CODE
 #endif
 
-/* ---- matrix products ----------------------------------------------------------------------------------------- */
+/* ---- wgmma: matrix products of a warpgroup ------------------------------------------------------------------- */
 
 /* The low word of wgmma's matrix descriptor: the address of an operand in shared memory. The high word is one constant
  * for all operands: groups of eight rows are 1024 bytes apart, with 128-byte swizzle.
@@ -140,7 +140,8 @@ __device__ static inline void store_operand(__nv_bfloat16 *tile, const uint32_t 
                  : "memory");
 }
 
-/* Returns the number of this thread's warpgroup. The shuffle tells the compiler that it is uniform in a warp. */
+/* Returns the number of this thread's warpgroup. The shuffle tells the compiler that all lanes of a warp get the same
+ * number. */
 __device__ static inline int warpgroup(void) { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0); }
 
 /* ---- mbarriers and named barriers -------------------------------------------------------------------------------- */
@@ -208,7 +209,7 @@ __device__ static inline void named_arrive(int id, int threads)
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/* ---- copies -------------------------------------------------------------------------------------------------- */
+/* ---- TMA copies, and the fences that order them -------------------------------------------------------------- */
 
 /* Proxy fence: orders this thread's earlier ordinary memory accesses before later TMA copies and wgmma. If another
  * thread starts those, a barrier must follow the fence. */
@@ -284,7 +285,7 @@ __device__ static inline void turn_pass(int *counter)
     asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
 }
 
-/* ---- clusters ------------------------------------------------------------------------------------------------ */
+/* ---- clusters: barriers and loads between their CTAs --------------------------------------------------------- */
 
 /* Returns the rank of this CTA in its cluster; 0 in a launch without clusters. */
 __device__ static inline int cluster_rank(void)
@@ -328,7 +329,7 @@ template <int N> __device__ static inline void registers_more(void)
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* ---- persistent kernels --------------------------------------------------------------------------------------- */
+/* ---- persistent kernels: the next tile in snake order --------------------------------------------------------- */
 
 /* Returns, in snake order, the tile that this CTA takes after tile t. A round deals gridDim.x tiles, alternately
  * forwards and backwards. The result may be past the last tile. */

@@ -1,5 +1,6 @@
-/* dense_mla.h - sparse_mla without lists: every query attends to one range of the rows of kv. It exists to be compared
- * with sparse_mla and has the same tensors, formulas, gradients, sink and edge cases (kernels/sparse_mla/sparse_mla.h).
+/* dense_mla.h - the attention of sparse_mla without key lists: each query attends to one contiguous range of the rows
+ * of kv. It exists to be compared with sparse_mla and has the same tensors, formulas, gradients, sink and edge cases
+ * (kernels/sparse_mla/sparse_mla.h).
  *
  * Query i has the position of row S_kv - S + i of kv, so the last query has the position of the last row. It attends to
  * the rows

@@ -1,8 +1,8 @@
-/* dense_mla_test.c - tests of dense_mla: PyTorch's results for a causal window, queries before the first row, and
- * errors. */
+/* dense_mla_test.c - tests of dense_mla: PyTorch's results for a causal window, queries that are positioned before the
+ * first row of kv, and errors. */
 #include "kernels/dense_mla/dense_mla.h"
 #include "kernels/sparse_mla/convert.h"
-#include "tests/mla_fixture.h"
+#include "tests/kernels/mla_fixture.h"
 
 static void both(pb_ctx *ctx, const pb_mla *p)
 {

@@ -1,4 +1,4 @@
-/* embedding.c - table lookup and its gradient: the references, and the descriptions of the two ops. */
+/* embedding.c - table lookup and its gradient: the references, and the pb_op descriptors of the two ops. */
 #include "kernels/embedding/embedding.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first --------------------------------------------------------- */
 
 PB_FAST_DECLARE(pb_embedding_fwd)
 PB_FAST_DECLARE(pb_embedding_bwd)
@@ -40,9 +40,10 @@ PB_FAST_DECLARE(pb_embedding_bwd)
 const pb_impl pb_embedding_fwd_cpu[] = {PB_FAST_IMPLS(pb_embedding_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_embedding_bwd_cpu[] = {PB_FAST_IMPLS(pb_embedding_bwd){"ref", bwd_ref}, {0}};
 
-/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
-/* Axis a: 1: accumulate. If there are more tokens than V, several tokens share a row of the table. */
+/* Axis a of the shapes below: 1: accumulate. In shapes with more tokens than V, several tokens share a row of the
+ * table. */
 static const char axes[] = "BSVDa";
 static const pb_dims edge[] = {
     {2, 3, 11, 7}, {1, 5, 7, 1000, 1}, {2, 70, 50, 33, 0}, {1, 1, 1, 1, 0}, {2, 40, 1000, 64, 1}, {1, 33, 5, 576, 0},

@@ -170,7 +170,8 @@ template <class T, int N> struct columns {
     }
 };
 
-/* Table row v belongs to CTA v % (1 << shift). The grid has fewer CTAs if V is smaller. */
+/* Kernel embedding_add: each CTA sums the gradients of its own table rows. Row v belongs to CTA v % (1 << shift). The
+ * grid has fewer CTAs if V is smaller. */
 template <class T, int N>
 __global__ void __launch_bounds__(BWD_THREADS, 2) embedding_add(pb_embedding_bwd_args a, int shift)
 {

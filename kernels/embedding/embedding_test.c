@@ -1,4 +1,5 @@
-/* embedding_test.c - tests properties of the table lookup that the comparison with the reference does not test. */
+/* embedding_test.c - tests of the table lookup that the comparison with the reference does not cover: ids outside the
+ * table, order of the sums, number of threads, large outputs, errors. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>

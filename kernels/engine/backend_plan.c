@@ -1,5 +1,5 @@
-/* backend_plan.c - the plan backend: it hands out addresses without memory, so that a run can be
- * planned without a device. */
+/* backend_plan.c - the plan backend: it returns addresses without memory, so that the memory that a run needs can be
+ * computed without a device. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

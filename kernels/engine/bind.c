@@ -1,4 +1,5 @@
-/* bind.c - allocates, seeds, poisons, guards and compares the tensors of an op. */
+/* bind.c - makes the tensors of an op (seeded inputs, poisoned outputs, guard words before and after each), and
+ * compares the outputs of two runs. */
 #include "kernels/engine/bind.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* clock.h - the host's clock for all host timings. */
+/* clock.h - the clock that all host timings use. */
 #ifndef PB_CLOCK_H
 #define PB_CLOCK_H
 

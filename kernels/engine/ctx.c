@@ -1,4 +1,5 @@
-/* ctx.c - opens a backend, and calls its functions with counting and with checks for recordings. */
+/* ctx.c - opens a backend, and calls its functions: it counts these calls, and refuses those that a recorded graph
+ * cannot contain. */
 #include "kernels/engine/ctx.h"
 
 #include <stdio.h>
@@ -40,6 +41,20 @@ pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device)
     const pb_status s = ctx->be->open(ctx, device);
     if (s != PB_OK) *ctx = (pb_ctx){0};
     return s;
+}
+
+/* Names are compared as text: the same literal may have several addresses. */
+void pb_tally_add(pb_tally *t, const char *op, const char *impl)
+{
+    int i = 0;
+    if (!t) return;
+    while (i < t->n && (strcmp(t->name[i].op, op) != 0 || strcmp(t->name[i].impl, impl) != 0)) i++;
+    if (i == PB_TALLY_MOST) {
+        t->lost++;
+        return;
+    }
+    if (i == t->n) t->name[t->n++] = (struct pb_tally_name){.op = op, .impl = impl};
+    t->name[i].count++;
 }
 
 void pb_ctx_release_scratch(pb_ctx *ctx)

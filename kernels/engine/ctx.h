@@ -52,7 +52,7 @@ typedef struct pb_backend {
     /* Returns the time from slot `from` to slot `to`. Call sync first. */
     pb_status (*between)(pb_ctx *ctx, int from, int to, double *seconds);
     pb_status (*flush_cache)(pb_ctx *ctx); /* evicts the last-level cache */
-    /* Keeps the stream busy for that long. The first call may wait for the device, to measure its own overhead. */
+    /* Keeps the stream busy for `seconds`. The first call may wait for the device, to measure its own overhead. */
     pb_status (*delay)(pb_ctx *ctx, double seconds);
     pb_status (*record)(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
     pb_status (*replay)(pb_ctx *ctx, pb_graph *graph);
@@ -70,6 +70,21 @@ typedef struct pb_counts {
     uint64_t host_syncs;      /* calls that return only after the work enqueued before them has finished */
     uint64_t allocs;          /* calls of pb_alloc */
 } pb_counts;
+
+/* How often each kernel is launched, by name: on a CPU an implementation of an op, counted when an op is called or
+ * recorded; on a GPU the name that pb_cuda_launched() gets, counted when a kernel is launched or captured. The owner
+ * sets ctx->tally to begin, and to NULL to end. */
+enum { PB_TALLY_MOST = 128 };
+typedef struct pb_tally {
+    int n;         /* names in use */
+    uint64_t lost; /* launches that were not counted, because all names were in use */
+    struct pb_tally_name {
+        const char *op, *impl; /* static text; impl is "" on a GPU */
+        uint64_t count;
+    } name[PB_TALLY_MOST];
+} pb_tally;
+/* Counts a launch. NULL: does nothing. */
+void pb_tally_add(pb_tally *t, const char *op, const char *impl);
 
 struct pb_ctx {
     const pb_backend *be;
@@ -89,6 +104,7 @@ struct pb_ctx {
     void *priv;             /* owned by the backend */
     unsigned debug;         /* flags from the environment variable PB_DEBUG=sync,trace */
     pb_counts counts;
+    pb_tally *tally; /* counts launches by name; NULL, as a rule: they are not counted */
 };
 enum { PB_DEBUG_SYNC = 1, PB_DEBUG_TRACE = 2 };
 
@@ -107,7 +123,7 @@ const char *pb_backend_name(pb_backend_id id);
 /* Allocates device memory and counts in `allocs`. EUNSUPPORTED inside a recording. */
 pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out);
 void pb_release(pb_ctx *ctx, void *p); /* p may be NULL */
-/* Sets held_peak to the bytes held now. */
+/* Sets held_peak to the bytes held now, so that a new maximum can be measured. */
 void pb_held_reset(pb_ctx *ctx);
 /* Returns the device memory that came into use since pb_ctx_open, as the driver counts it, in bytes. It includes what
  * libraries and graphs allocate for themselves. EUNSUPPORTED: the backend has no such count. */

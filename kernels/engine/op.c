@@ -81,6 +81,7 @@ pb_status pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args)
                        ctx->impl ? " named " : "", ctx->impl ? ctx->impl : "");
     if (impl->workspace) PB_TRY(pb_ctx_reserve(ctx, impl->workspace(args)));
     if (ctx->planning) return PB_OK;
+    if (ctx->id == PB_CPU) pb_tally_add(ctx->tally, op->name, impl->name); /* on a GPU each kernel is counted */
     if (ctx->recording && ctx->id == PB_CPU) return pb_recording_add(ctx, op, impl, args);
     ctx->counts.kernel_launches += ctx->id == PB_CPU; /* CUDA launchers count each kernel themselves */
     return pb_impl_run(ctx, op, impl, args);

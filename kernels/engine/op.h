@@ -1,5 +1,5 @@
-/* op.h - the description of an op: its arguments and shapes, how to make its inputs, the least work it must do, and the
- * list of its implementations. Tests, benchmarks and the trainer all run an op with pb_op_run. */
+/* op.h - pb_op, the descriptor of an op: its arguments and shapes, how to make its inputs, the least work it must do,
+ * and the list of its implementations. Tests, benchmarks and the trainer all run an op with pb_op_run. */
 #ifndef PB_OP_H
 #define PB_OP_H
 #include "kernels/engine/bind.h"

@@ -1,4 +1,5 @@
-/* recording.h - a graph on the CPU is a list of op calls with copies of their arguments. */
+/* recording.h - records op calls into a graph of the CPU backend, which is a list of calls with copies of their
+ * arguments. */
 #ifndef PB_RECORDING_H
 #define PB_RECORDING_H
 #include "kernels/engine/op.h"

@@ -1,5 +1,5 @@
-/* grouped_gemm.h - the three products of a grouped linear layer: the product of group 0, and the strides to
- * the next group's matrices. */
+/* grouped_gemm.h - describes the three matrix products of a grouped linear layer (forward, dx, dw). Each is a pb_gemm
+ * for group 0, and a pb_gemm_batch with the distances from one group's matrices to the next group's. */
 #ifndef PB_GROUPED_GEMM_H
 #define PB_GROUPED_GEMM_H
 #include "kernels/cpu/gemm.h"

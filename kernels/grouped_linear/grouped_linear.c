@@ -1,4 +1,5 @@
-/* grouped_linear.c - grouped dense layers: the reference in double precision, and the descriptors of the three ops. */
+/* grouped_linear.c - grouped dense layers: the reference in double precision, and the pb_op descriptors of the three
+ * ops. */
 #include "kernels/grouped_linear/grouped_linear.h"
 
 #include "kernels/grouped_linear/grouped_gemm.h"
@@ -55,7 +56,7 @@ static pb_status dw_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs ---------------------- */
 
 PB_FAST_DECLARE(pb_grouped_linear_fwd)
 PB_FAST_DECLARE(pb_grouped_linear_dx)
@@ -90,9 +91,9 @@ const pb_impl pb_grouped_linear_fwd_cpu[] = IMPLS(fwd);
 const pb_impl pb_grouped_linear_dx_cpu[] = IMPLS(dx);
 const pb_impl pb_grouped_linear_dw_cpu[] = IMPLS(dw);
 
-/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
-/* Axes: T = B*S; a: 1: accumulate (dx and dw only). */
+/* Axes of the shapes below: there are T = B*S tokens; a = 1: dx and dw are added to (accumulate). */
 static const char axes[] = "BSGNKa";
 static const pb_dims edge[] = {
     {2, 3, 3, 5, 7},        {1, 1, 1, 1, 1},     {2, 33, 2, 47, 65},   {1, 40, 4, 16, 600, 1}, {1, 40, 2, 600, 16, 1},
@@ -177,7 +178,7 @@ static pb_status dw_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Compulsory traffic: in_bytes are read, out_bytes are written, and also read when accumulating. */
+/* Least memory traffic: in_bytes are read; out_bytes are written, and also read when accumulating. */
 static pb_cost cost(double T, double G, double N, double K, double in_bytes, double out_bytes, bool accumulate)
 {
     return (pb_cost){.flops = 2 * T * G * N * K, .bytes = in_bytes + (accumulate ? 2 : 1) * out_bytes};

@@ -1,11 +1,11 @@
 /* grouped_linear_test.c - tests of grouped_linear: each group equals a separate linear layer, known values, errors. */
 #include "kernels/grouped_linear/grouped_linear.h"
 #include "kernels/linear/linear.h"
-#include "tests/v4_fixture.h"
+#include "tests/kernels/v4_fixture.h"
 
 enum { T = 5, G = 3, N = 4, K = 6 };
 
-/* Tensors of one problem, computed by grouped_linear, or group by group by linear. */
+/* The tensors of one problem. Some tests compute it with grouped_linear, others group by group with linear. */
 typedef struct tensors {
     float x[T][G][K], w[G][N][K], dy[T][G][N], y[T][G][N], dx[T][G][K], dw[G][N][K];
 } tensors;

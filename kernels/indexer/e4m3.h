@@ -24,7 +24,7 @@ PB_E4M3_FN uint32_t pb_e4m3_of(float x)
 }
 
 /* Returns the value of a code, exactly. The code's exponent is moved to the exponent field of a float, where the
- * difference of the biases (127 and 7) makes it too small by 120. */
+ * difference of the biases (127 and 7) makes it too small by 120. The factor 2^120 corrects this. */
 PB_E4M3_FN float pb_e4m3_decode(uint8_t code)
 {
     if ((code & 0x7f) == 0x7f) return NAN;

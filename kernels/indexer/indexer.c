@@ -1,4 +1,4 @@
-/* indexer.c - the descriptors of the indexer's ops, and the inputs of their tests and benchmarks. */
+/* indexer.c - the pb_op descriptors of the indexer's ops, and the inputs of their tests and benchmarks. */
 #include "kernels/indexer/indexer.h"
 
 #include <limits.h>
@@ -10,7 +10,7 @@
 #include "kernels/indexer/plan.h"
 #include "kernels/indexer/visible.h"
 
-/* ---- table of implementations, and the functions they call ---------------------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs --------------------------------- */
 
 PB_FAST_DECLARE(pb_indexer_quantize)
 PB_FAST_DECLARE(pb_indexer_scores)
@@ -47,7 +47,7 @@ const pb_impl pb_indexer_bwd_cpu[] = {PB_FAST_IMPLS(pb_indexer_bwd, .workspace =
                                           "ref", pb_indexer_bwd_ref, .workspace = pb_indexer_bwd_ref_workspace},
                                       {0}};
 
-/* ---- checks --------------------------------------------------------------------------------------------- */
+/* ---- checks of the arguments ---------------------------------------------------------------------------- */
 
 static pb_status check(const char *op, const pb_indexer *x)
 {
@@ -109,7 +109,7 @@ static pb_status bwd_check(const void *args)
     return a->dq && (a->dk || !a->x.G) && a->dw ? PB_OK : pb_fail(PB_EINVAL, "indexer_bwd: dq, dk or dw is NULL");
 }
 
-/* ---- inputs with exact scores --------------------------------------------------------------------------- */
+/* ---- inputs of the ops scores and pick, with exact scores ----------------------------------------------- */
 
 /* q, k and w are small multiples of powers of two. Sums are then exact in any order, so that all implementations must
  * give the same bits; many scores are equal, so that ties are tested too. Groups that no query sees hold NaN. */
@@ -146,8 +146,8 @@ static const float *bind_scales(pb_binder *b, const char *name, uint64_t seed, s
     return give(b, name, (drawn){x, n * sizeof *x});
 }
 
-/* Returns the first token of the conversation of token t, when p conversations divide S tokens evenly. For the first
- * conversation it returns -1, which means 0. */
+/* Returns the first token of the conversation that token t belongs to, when p conversations divide S tokens evenly. For
+ * the first conversation it returns -1, which means 0. */
 static int32_t start_of(int t, int S, int p)
 {
     int m = 0;
@@ -188,8 +188,8 @@ static pb_indexer bind_exact(pb_binder *b, const int *dim, int ratio, int p, boo
     return x;
 }
 
-/* Axes: r: ratio; p: conversations packed into a row, 0: start is NULL; f, n: first query and number of queries; q: 1:
- * q and k are codes; K: list length. */
+/* Axes of the shapes below: r: ratio; p: conversations packed into a row, 0: start is NULL; f, n: first query and
+ * number of queries; q = 1: q and k are codes; K: list length. */
 static const char scores_axes[] = "BSGHDrpfnq";
 static const pb_dims scores_edge[] = {
     {2, 37, 9, 3, 16, 4, 3, 0, 200, 0},    {1, 300, 75, 8, 128, 4, 0, 0, 300, 0},
@@ -228,7 +228,7 @@ static pb_status scores_bind(pb_binder *b, const int *dim, void *args)
     a.first = dim[7] < a.x.S ? dim[7] : a.x.S - 1; /* the benchmark may set S below the first query of the shape */
     a.n = dim[8] < a.x.S - a.first ? dim[8] : a.x.S - a.first;
     if (dim[6]) a.start = bind_starts(b, a.x.B, a.x.S, dim[6]);
-    /* compared as integers: -inf must match, and bits must be equal */
+    /* The scores are compared as integers, because their bits must be equal, and -inf must match -inf. */
     a.score = pb_out(b, "score", PB_I32, (size_t)a.x.B * a.n * a.x.G);
     *(pb_indexer_scores_args *)args = a;
     return b->status;
@@ -242,12 +242,12 @@ static pb_status pick_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* ---- inputs of at, bwd and quantize --------------------------------------------------------------------- */
+/* ---- inputs of the ops at, bwd and quantize ------------------------------------------------------------- */
 
-/* The kinds of group lists, axis l. Groups that are in no list hold NaN and infinities. */
+/* The kinds of lists of groups, selected by axis l of a shape. Groups that are in no list hold NaN and infinities. */
 enum pick_kind {
     FULL,  /* distinct groups, at most all of them */
-    HOLES, /* about a third of the slots is -1 or out of range, and all of every third query; else random groups */
+    HOLES, /* a third of the slots, and all slots of every third query, are -1 or out of range; else random groups */
     TWICE, /* three groups, each many times */
 };
 static const char picked_axes[] = "BSGHDKl";
@@ -342,7 +342,7 @@ static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
     return poison_unlisted(&a->x, a->pick, a->K);
 }
 
-/* Axes: f: f32_scale; s: values are near 10^s. */
+/* Axes of the shapes below: f: the argument f32_scale; s: values are near 10^s. */
 static const char quantize_axes[] = "NDfs";
 static const pb_dims quantize_edge[] = {{37, 128, 0, 0}, {9, 128, 1, 0},  {5, 7, 0, 3},     {33, 100, 1, -2},
                                         {3, 1, 0, 0},    {64, 64, 0, -6}, {17, 128, 0, 30}, {0}};
@@ -360,7 +360,7 @@ static pb_status quantize_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* ---- costs ---------------------------------------------------------------------------------------------- */
+/* ---- the least work of each op, for its roofline time --------------------------------------------------- */
 
 static double inputs(const pb_indexer *x)
 {
@@ -406,7 +406,7 @@ static pb_cost bwd_cost(const void *args)
     return (pb_cost){.flops = 6.0 * a->x.H * a->x.D * slots, .bytes = 2 * inputs(&a->x) + 8 * slots};
 }
 
-/* ---- op descriptors: checks, costs, implementations ----------------------------------------------------- */
+/* ---- op descriptors (pb_op) ----------------------------------------------------------------------------- */
 
 #define INDEXER_OP(pass, shapes, ...)                                                                                  \
     const pb_op pb_op_indexer_##pass = {.name = "indexer_" #pass,                                                      \

@@ -1,5 +1,5 @@
-/* indexer.cu - the indexer on the GPU: quantize, pick (from scores and topk.cuh), and the tables of implementations,
- * which are tried in order. */
+/* indexer.cu - the indexer's ops on the GPU: the kernels of quantize and pick, and for every op the list of
+ * implementations, which are tried in order. */
 #include "kernels/indexer/indexer.cuh"
 #include "kernels/topk/topk.cuh"
 
@@ -40,7 +40,7 @@ pb_status quantize(pb_ctx *ctx, const void *args)
     return PB_CUDA_BY_DTYPE(a->dtype, quantize_as, ctx, *a);
 }
 
-/* ---- scores and pick ------------------------------------------------------------------------------------------- */
+/* ---- the ops scores and pick ----------------------------------------------------------------------------------- */
 
 typedef pb_status scores_fn(pb_ctx *ctx, const pb_indexer *x, const indexer_span *span);
 
@@ -51,8 +51,8 @@ template <scores_fn *RUN> pb_status scores(pb_ctx *ctx, const void *args)
     return RUN(ctx, &a->x, &span);
 }
 
-/* Computes the lists of the span's queries, one CTA per query. Only visible scores are read,
- * because only these were written. */
+/* Writes the top-k lists of the span's queries, one CTA per query. Only visible scores are read, because only these
+ * were written. */
 __global__ __launch_bounds__(TOPK_THREADS) void pick_kernel(const pb_indexer_pick_args a, const indexer_span s)
 {
     __shared__ topk_smem sm;
@@ -81,7 +81,7 @@ template <scores_fn *RUN> pb_status pick(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- scores of listed groups ----------------------------------------------------------------------------------- */
+/* ---- the ops at (scores of listed groups) and bwd -------------------------------------------------------------- */
 
 template <pb_status (*RUN)(pb_ctx *, const pb_indexer_at_args *)> pb_status at(pb_ctx *ctx, const void *args)
 {

@@ -1,10 +1,10 @@
 /* indexer_fast.c - the indexer on the CPU with SIMD: groups along the lanes for scores, heads along the lanes for
  * listed groups.
  *
- * scores, pick: a task owns QUERIES queries and processes KEYS groups at a time from a transposed tile, so that the
- * weighted sum over heads needs no sum across lanes. pick keeps the scores of a task's queries and selects the top K
- * groups from them before the next task. at, bwd: the listed rows of k are gathered KEYS at a time; masked slots are
- * skipped. dk: a task owns a fixed part of a batch row's queries and has its own partial sum; the partial sums are
+ * Ops scores and pick: a task owns QUERIES queries and processes KEYS groups at a time from a transposed tile, so that
+ * the weighted sum over heads needs no sum across lanes. pick keeps the scores of a task's queries and selects the top
+ * K groups from them before the next task. Ops at and bwd: the listed rows of k are gathered KEYS at a time; masked
+ * slots are skipped. For dk, a task owns a fixed part of a batch row's queries and has its own partial sum; these are
  * added in order. All products use tile.h. Bound by FMA throughput. */
 #include <float.h>
 #include <math.h>
@@ -19,9 +19,9 @@
 
 static vf relu(vf u) { return vf_max(vf_set(0), u); } /* a NaN is returned unchanged */
 
-/* ---- quantize ------------------------------------------------------------------------------------------- */
+/* ---- the op quantize ------------------------------------------------------------------------------------ */
 
-/* Encodes with the rounding of e4m3.h, bit for bit. */
+/* Converts x to E4M3 codes. Rounds like pb_e4m3_encode in e4m3.h, bit for bit. */
 static vu encode(vf x)
 {
     const vu bits = (vu)x, sign = bits >> 24 & 0x80u;
@@ -57,10 +57,10 @@ pb_status PB_FAST(pb_indexer_quantize)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- scores --------------------------------------------------------------------------------------------- */
+/* ---- the ops scores and pick ---------------------------------------------------------------------------- */
 
-/* Copies n rows of D from row `at` on to to[r][c], or to to[c][r] if `transposed`; zeros for rows n .. high-1. scale:
- * NULL, or the scales of `from`, which then holds codes. */
+/* Copies n rows of D elements, from row `at` on, to to[r][c], or to to[c][r] if `transposed`; rows n .. high-1 become
+ * zeros. scale: NULL, or the scales of `from`, which then holds codes. */
 static void load(const pb_indexer *x, const void *from, const float *scale, size_t at, int n, int high, bool transposed,
                  float *to, size_t ld)
 {
@@ -78,8 +78,8 @@ static void load(const pb_indexer *x, const void *from, const float *scale, size
         }
 }
 
-/* Writes the scores of n queries, from row `token` on, for the visible ones of groups g .. g+m-1 to [n][G]. The caller
- * has put the transposed tile of k of these groups into room. */
+/* Writes scores to to[n][G]: those of n queries, from row `token` on, for the groups among g .. g+m-1 that each query
+ * sees. The caller has put the transposed tile of k of these groups into room. */
 static void score_tile(const pb_indexer *x, const int32_t *start, int ratio, size_t token, int n, int g, int m,
                        float *room, float *to)
 {
@@ -152,7 +152,7 @@ pb_status PB_FAST(pb_indexer_pick)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- scores of listed groups ---------------------------------------------------------------------------- */
+/* ---- the op at: scores of listed groups ----------------------------------------------------------------- */
 
 typedef struct picked_tiles {
     float *qt, *k, *u, *w; /* [D][wide], [KEYS][width], [KEYS][wide], [wide] */
@@ -219,7 +219,7 @@ typedef struct bwd_tiles {
     float *q, *dq, *dk, *dw; /* [H][width], [H][width], [KEYS][width], [wide] */
 } bwd_tiles;
 
-/* Replaces the products u by du, and adds to dw. */
+/* Replaces the products u = q.k by their gradients, and adds to dw (formulas: indexer.h). */
 static void bwd_weigh(const bwd_tiles *m, const float *ds, size_t wide, int n)
 {
     for (size_t h = 0; h < wide; h += PB_VLEN) {
@@ -234,7 +234,7 @@ static void bwd_weigh(const bwd_tiles *m, const float *ds, size_t wide, int n)
     }
 }
 
-/* Backward pass of one token: writes dq and dw, adds to dk [G,width]. */
+/* Computes the backward pass of one token: writes dq and dw, adds to dk [G,width]. */
 static void bwd_token(const pb_indexer_bwd_args *a, bwd_tiles *m, size_t token, float *dk)
 {
     const pb_indexer *x = &a->x;

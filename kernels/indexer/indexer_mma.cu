@@ -1,10 +1,11 @@
 /* indexer_mma.cu - indexer scores, of all groups or of listed groups, on the tensor cores
  * of sm_80 and later (mma.sync).
  *
- * scores: a CTA owns 256 groups, 32 per warp in registers, and loops over up to 32 queries. The heads of a query come
- * through a shared-memory pipeline of two stages. A score is written as soon as it is computed. Warps whose groups a
- * query cannot see wait at the barrier. at: a CTA owns a query; each warp gathers 32 of its listed rows at a time.
- * Bound by the rate of mma.sync; shared-memory reads take more than half of that time. */
+ * scores_kernel: a CTA owns 256 groups, 32 per warp in registers, and loops over up to 32 queries. The heads of a query
+ * come through a shared-memory pipeline of two stages. A score is written as soon as it is computed. Warps whose groups
+ * a query cannot see wait at the barrier. Limit: the rate of mma.sync, at which shared memory is busy 60 % of the time.
+ *
+ * at_kernel: a CTA owns a query; each warp gathers 32 of its listed rows at a time. */
 #include "kernels/indexer/indexer_rows.cuh"
 
 namespace
@@ -44,7 +45,7 @@ __global__ __launch_bounds__(INDEXER_THREADS, 2) void scores_kernel(const pb_ind
         row[e / 2][e % 2] = at < x.G ? (int64_t)b * x.G + at : -1;
     }
     load_warp_rows<DP, CODES>(rows, x, row);
-    /* whether query i sees any of the CTA's groups; equal in all threads of the CTA */
+    /* true if query i sees any of the CTA's groups; all threads of the CTA get the same result */
     const auto wanted = [&](int i) {
         const pb_visible v = visible(x, s, b, i0 + i);
         return v.lo < v.hi && v.hi > g0 && v.lo < g0 + TILE;

@@ -13,7 +13,7 @@
 
 namespace
 {
-/* DP: padded D. LD: row length of a tile. SLOTS: slots per tile. */
+/* DP: D rounded up. LD: elements per row of a tile. SLOTS: slots per tile. */
 constexpr int DP = 128, LD = rows_ld<DP>, SLOTS = 64;
 
 /* MT: number of groups of 16 heads, rounded up to a power of two. */
@@ -40,8 +40,8 @@ __device__ inline void load_slots(bwd_smem<MT> &sm, int stage, const pb_indexer_
     }
 }
 
-/* Computes u for the tile's slots and this warp's heads, stores du, and adds to dw. dw has separate sums for the
- * four warps that share a head. */
+/* Computes the products u = q.k for the tile's slots and this warp's heads, stores their gradients du, and adds to dw.
+ * dw has separate sums for the four warps that share a head. */
 template <int MT> __device__ inline void weigh_tile(bwd_smem<MT> &sm, int stage)
 {
     const int lane = pb_mma_lane(), col = lane % 4 * 2, slot = (int)threadIdx.x / 32 % 4 * 16;
@@ -174,7 +174,7 @@ __global__ __launch_bounds__(INDEXER_THREADS, ORDERED || MT > 4 ? 1 : 2) void bw
     bwd_smem<MT> &sm = *reinterpret_cast<bwd_smem<MT> *>(smem);
     const pb_indexer &x = a.x;
     const int b = ORDERED ? (int)blockIdx.x / parts : (int)(blockIdx.x / x.S);
-    const int every = ORDERED ? parts : x.S; /* this CTA processes every `every`-th query */
+    const int every = ORDERED ? parts : x.S; /* the CTA processes every `every`-th query */
     float *dk = sums + (size_t)(ORDERED ? blockIdx.x : b) * x.G * x.D;
     for (int t = (int)blockIdx.x % every; t < x.S; t += every) {
         const size_t token = (size_t)b * x.S + t;
@@ -221,7 +221,7 @@ template <bool ORDERED> pb_status by_heads(pb_ctx *ctx, const pb_indexer_bwd_arg
                          : launch<8, ORDERED>(ctx, a, sums, parts);
 }
 
-/* ---- the sums of dk -------------------------------------------------------------------------------------------- */
+/* ---- clearing the partial sums of dk before the pass, and adding them afterwards ------------------------------- */
 
 __global__ __launch_bounds__(INDEXER_THREADS) void clear_kernel(float *x, size_t n)
 {

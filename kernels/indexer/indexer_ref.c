@@ -108,7 +108,7 @@ size_t pb_indexer_bwd_ref_workspace(const void *args)
     return ((size_t)x->G + 1) * x->D * sizeof(double);
 }
 
-/* Backward pass of one head of one token: writes dq [D] and dw, adds to dk [G,D]. */
+/* Computes the backward pass of one head of one token: writes dq [D] and dw, adds to dk [G,D]. */
 static void bwd_head(const pb_indexer_bwd_args *a, int b, int t, int h, double *dq, double *dk)
 {
     const pb_indexer *x = &a->x;

@@ -151,7 +151,7 @@ __device__ inline void add_dq_and_dk(const bwd_tiles &m, const int *group, float
     }
 }
 
-/* Backward pass of heads h0 .. h0+n-1 of one query, over all its slots. */
+/* Computes the backward pass of heads h0 .. h0+n-1 of one query, over all its slots. */
 template <class E>
 __device__ inline void bwd_heads(const bwd_tiles &m, int *group, float *ds, const pb_indexer_bwd_args &a, size_t token,
                                  int h0, int n, float *dk)

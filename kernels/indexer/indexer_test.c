@@ -12,7 +12,7 @@
 #include "kernels/mla_mass/mla_mass.h"
 #include "kernels/sparse_mla/sparse_mla.h"
 #include "kernels/topk/topk.h"
-#include "tests/indexer_fixture.h"
+#include "tests/kernels/indexer_fixture.h"
 
 static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *))
 {
@@ -24,9 +24,9 @@ static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *))
     ctx->impl = NULL;
 }
 
-/* ---- one small problem ---------------------------------------------------------------------------------- */
+/* ---- the small problem that most tests use -------------------------------------------------------------- */
 
-/* The shapes of scripts/fixtures/v4_fixtures.py, which wrote the fixtures. */
+/* The sizes that scripts/fixtures/v4_fixtures.py used for the stored results of PyTorch. */
 enum { B = 2, S = 23, RATIO = 3, H = 5, D = 6, K = 4, G = S / RATIO, START = 9, HA = 3, DA = 8, WINDOW = 5 };
 enum { W = WINDOW + K, T = B * S };
 
@@ -44,7 +44,7 @@ static pb_indexer small(int32_t *start)
                         .dtype = PB_F32};
 }
 static void drop(pb_indexer *x) { free((void *)x->q), free((void *)x->k), free((void *)x->w); }
-/* ---- PyTorch -------------------------------------------------------------------------------------------- */
+/* ---- comparison with PyTorch's results ------------------------------------------------------------------ */
 
 static void matches_integers(const char *name, const int32_t *got, size_t n)
 {
@@ -126,9 +126,9 @@ static void check_chain(pb_ctx *ctx)
 }
 static void pytorch_agrees(void **state) { on_each(*state, check_chain); }
 
-/* ---- codes ---------------------------------------------------------------------------------------------- */
+/* ---- FP8 codes: the op quantize, and scores of codes ---------------------------------------------------- */
 
-/* Decodes from the definition of E4M3. */
+/* Returns the value of an E4M3 code, computed from the definition of the format. */
 static float decoded(uint8_t code)
 {
     const int e = code >> 3 & 15, m = code & 7;
@@ -190,7 +190,7 @@ static void check_codes(pb_ctx *ctx)
 }
 static void scores_of_codes_equal_scores_of_their_values(void **state) { on_each(*state, check_codes); }
 
-/* ---- top-k lists ---------------------------------------------------------------------------------------- */
+/* ---- the ops scores and pick: ranges of queries, top-k lists, NaN --------------------------------------- */
 
 static void check_runs(pb_ctx *ctx)
 {

@@ -14,22 +14,23 @@ enum { QUERIES = 16 };
 /* Returns H rounded up to a multiple of the longest vector. */
 static inline size_t pb_indexer_wide(int H) { return ((size_t)H + 15) / 16 * 16; }
 
-/* Scratch per thread for `scores`: q of one token, a transposed tile of k, and their products. */
+/* Returns the floats of scratch per thread for `scores`: q of one token, a transposed tile of k, and their products. */
 static inline size_t pb_indexer_scores_tiles(const pb_indexer *x)
 {
     return x->H * pb_mla_width(x->D) + (size_t)x->D * KEYS + (size_t)x->H * KEYS;
 }
-/* Scratch per thread for `pick`: that of `scores`, the scores of a task's queries, and the top-k keys of one row. */
+/* Returns the floats of scratch per thread for `pick`: those of `scores`, the scores of a task's queries, and the top-k
+ * keys of one row. */
 static inline size_t pb_indexer_pick_tiles(const pb_indexer *x)
 {
     return pb_indexer_scores_tiles(x) + (QUERIES + 1) * pb_topk_row_room(x->G);
 }
-/* Scratch per thread for `at`: q of one token transposed, a tile of k, their products, w. */
+/* Returns the floats of scratch per thread for `at`: q of one token transposed, a tile of k, their products, and w. */
 static inline size_t pb_indexer_at_tiles(const pb_indexer *x)
 {
     return (x->D + KEYS + 1) * pb_indexer_wide(x->H) + KEYS * pb_mla_width(x->D);
 }
-/* Scratch per thread for `bwd`: that of `at`, q and dq not transposed, a tile of dk, dw. */
+/* Returns the floats of scratch per thread for `bwd`: those of `at`, q and dq not transposed, a tile of dk, and dw. */
 static inline size_t pb_indexer_bwd_tiles(const pb_indexer *x)
 {
     return pb_indexer_at_tiles(x) + (2 * (size_t)x->H + KEYS) * pb_mla_width(x->D) + pb_indexer_wide(x->H);

@@ -1,4 +1,4 @@
-/* visible.h - the groups that a query can see, and the number of queries whose scores `pick` holds at a time. */
+/* visible.h - the groups that a query can see, and the number of queries whose scores the op pick holds at a time. */
 #ifndef PB_INDEXER_VISIBLE_H
 #define PB_INDEXER_VISIBLE_H
 #include <stddef.h>

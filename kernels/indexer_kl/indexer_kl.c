@@ -1,4 +1,4 @@
-/* indexer_kl.c - the indexer's loss and gradient: the reference in double precision, and the descriptors. */
+/* indexer_kl.c - the indexer's loss and gradient: the reference in double precision, and the pb_op descriptors. */
 #include "kernels/indexer_kl/indexer_kl.h"
 
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ---------------------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs --------------------------------- */
 
 PB_FAST_DECLARE(pb_indexer_kl_fwd)
 PB_FAST_DECLARE(pb_indexer_kl_bwd)
@@ -89,7 +89,7 @@ const pb_impl pb_indexer_kl_fwd_cpu[] = {PB_FAST_IMPLS(pb_indexer_kl_fwd, .works
                                          {0}};
 const pb_impl pb_indexer_kl_bwd_cpu[] = {PB_FAST_IMPLS(pb_indexer_kl_bwd){"ref", bwd_ref}, {0}};
 
-/* ---- op descriptors: checks, costs, implementations ----------------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs ------------------------------------- */
 
 /* The kinds of queries, axis l. */
 enum kind {

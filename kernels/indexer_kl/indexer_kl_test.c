@@ -1,7 +1,7 @@
 /* indexer_kl_test.c - tests of indexer_kl: PyTorch's results with clipped logarithms, known losses and gradients,
  * masked slots and NaN. indexer_test.c tests the complete chain from scores to gradients. */
 #include "kernels/indexer_kl/indexer_kl.h"
-#include "tests/indexer_fixture.h"
+#include "tests/kernels/indexer_fixture.h"
 
 static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *))
 {
@@ -79,7 +79,8 @@ static void check_clipped(pb_ctx *ctx)
 }
 static void logarithms_are_clipped(void **state) { on_each(*state, check_clipped); }
 
-/* Query 0 has no group, query 1 has no mass, query 2 is known. Masked scores and masses are NaN. */
+/* Query 0 has no group, query 1 has no mass; the loss and gradient of query 2 are known. Masked scores and masses are
+ * NaN. */
 static void check_nothing(pb_ctx *ctx)
 {
     const float score[] = {NAN, NAN, NAN, 1, 2, NAN, NAN, 5, 5 + logf(3)};

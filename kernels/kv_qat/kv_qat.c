@@ -1,5 +1,5 @@
-/* kv_qat.c - FP8 quantise-dequantise: the descriptor, and the reference, which rounds with
- * its own formula in double. */
+/* kv_qat.c - FP8 quantise-dequantise: the pb_op descriptor, and the reference, which rounds with its own formula in
+ * double. */
 #include "kernels/kv_qat/kv_qat.h"
 
 #include <math.h>
@@ -57,15 +57,15 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first --------------------------------------------------------- */
 
 PB_FAST_DECLARE(pb_kv_qat_fwd)
 
 const pb_impl pb_kv_qat_fwd_cpu[] = {PB_FAST_IMPLS(pb_kv_qat_fwd){"ref", fwd_ref}, {0}};
 
-/* ---- op descriptor: checks, costs, implementations -------------------------------------------- */
+/* ---- op descriptor (pb_op): shapes, argument checks, inputs, costs ---------------------------- */
 
-/* Axes: b: block size; p: padding between rows, in elements; f: 1: PB_QAT_F32, 0: PB_QAT_UE8M0. */
+/* Axes of the shapes below: b: block size; p: padding between rows, in elements; f: 1: PB_QAT_F32, 0: PB_QAT_UE8M0. */
 static const char axes[] = "BSDRbpf";
 static const pb_dims edge[] = {
     {2, 3, 512, 64, 64},  {1, 5, 128, 0, 128, 0, 1}, {2, 3, 96, 32, 64, 8, 0}, {3, 3, 512, 64, 64, 16, 1},

@@ -43,8 +43,8 @@ template <pb_qat_scale KIND> __device__ float through_fp8(float x, scales k)
 __device__ uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 __device__ uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
-/* A row takes `width` lanes, a multiple of the group size. Lanes 0 .. quantised-1 quantise; lanes quantised .. used-1
- * copy; the others are idle. */
+/* In kernel `lanes` a row takes `width` lanes, a multiple of the group size. Lanes 0 .. quantised-1 quantise; lanes
+ * quantised .. used-1 copy; the others are idle. */
 template <class T, pb_qat_scale KIND>
 __global__ void __launch_bounds__(THREADS) lanes(pb_kv_qat_fwd_args a, int width, int quantised, int used, int group)
 {
@@ -75,7 +75,8 @@ __global__ void __launch_bounds__(THREADS) lanes(pb_kv_qat_fwd_args a, int width
     }
 }
 
-/* One warp processes one piece of a row: a block, or, after the last block, the R elements to copy. */
+/* In kernel `warps` one warp processes one piece of a row: a block, or, after the last block, the R elements to
+ * copy. */
 template <class T, pb_qat_scale KIND> __global__ void __launch_bounds__(THREADS) warps(pb_kv_qat_fwd_args a, int pieces)
 {
     const size_t w = (size_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32, row = w / pieces;

@@ -2,7 +2,7 @@
  * the size of the quantisation error, and bits that must not change. Most tests run with every CPU implementation that
  * this machine can run. */
 #include "kernels/kv_qat/kv_qat.h"
-#include "tests/v4_fixture.h"
+#include "tests/kernels/v4_fixture.h"
 
 static float *values(size_t n, uint64_t seed)
 {

@@ -1,5 +1,5 @@
-/* linear.c - a dense layer: the reference in double precision, OpenBLAS for f32, and the
- * descriptors of the three ops. */
+/* linear.c - a dense layer: the reference in double precision, OpenBLAS for f32, and the pb_op descriptors of the three
+ * ops. */
 #include "kernels/linear/linear.h"
 
 #include <cblas.h>
@@ -65,10 +65,10 @@ static pb_status dw_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- OpenBLAS: f32 only ------------------------------------------------------------------------ */
+/* ---- the implementation "blas": OpenBLAS, f32 only --------------------------------------------- */
 
-/* Calls OpenBLAS for a product in the form of cpu/gemm.h. If g has a bias, the caller must have copied it into C; the
- * product is then added to it. */
+/* Calls OpenBLAS for a product that is described as pb_gemm (cpu/gemm.h). If g has a bias, the caller must have copied
+ * it into C; the product is then added to it. */
 static void sgemm(const pb_gemm *g)
 {
     if (g->M == 0 || g->N == 0) return;
@@ -111,7 +111,7 @@ static bool fwd_f32(const void *args) { return ((const pb_linear_fwd_args *)args
 static bool dx_f32(const void *args) { return ((const pb_linear_dx_args *)args)->dtype == PB_F32; }
 static bool dw_f32(const void *args) { return ((const pb_linear_dw_args *)args)->dtype == PB_F32; }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs ---------------------- */
 
 PB_FAST_DECLARE(pb_linear_fwd)
 PB_FAST_DECLARE(pb_linear_dx)
@@ -137,8 +137,8 @@ static size_t dw_workspace(const void *args)
     return product > sums ? product : sums;
 }
 
-/* OpenBLAS comes before `omp` only. The SIMD implementations are as fast, also take bf16, and give the same bits
- * for every number of threads. */
+/* In the list of implementations, OpenBLAS comes before `omp` only. The SIMD implementations are as fast, also take
+ * bf16, and give the same bits for every number of threads. */
 #define BEFORE_avx512(p)
 #define BEFORE_avx2(p)
 #define BEFORE_omp(p)      {"blas", p##_blas, .accepts = p##_f32},
@@ -151,10 +151,10 @@ const pb_impl pb_linear_fwd_cpu[] = IMPLS(fwd);
 const pb_impl pb_linear_dx_cpu[] = IMPLS(dx);
 const pb_impl pb_linear_dw_cpu[] = IMPLS(dw);
 
-/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
-/* Axes: T = B*S; b: 1: with a bias (fwd, dw); a: 1: accumulate (dx, dw). The summed dimension is K in fwd, N in dx and
- * T in dw; each of them is large in some shape. */
+/* Axes of the shapes below: there are T = B*S tokens; b = 1: with a bias (fwd, dw); a = 1: accumulate (dx, dw). The
+ * summed dimension is K in fwd, N in dx and T in dw; each of them is large in some shape. */
 static const char axes[] = "BSNKba";
 static const pb_dims edge[] = {
     {2, 3, 5, 7},
@@ -168,8 +168,8 @@ static const pb_dims edge[] = {
     {2, 50, 96, 136, 1, 1}, /* all dimensions are multiples of the vector length */
     {0},
 };
-/* smollm2-135m (256 and 2048 tokens, and decoding with 1 and 16), qwen2.5-0.5b and qwen2.5-1.5b. The layers are: fused
- * q, k and v; fused gate and up; down; the output head. */
+/* Shapes of smollm2-135m (256 and 2048 tokens, and decoding with 1 and 16), qwen2.5-0.5b and qwen2.5-1.5b. The layers
+ * are: fused q, k and v; fused gate and up; down; the output head. */
 static const pb_dims grid[] = {
     {1, 256, 960, 576},     {1, 256, 3072, 576},  {1, 256, 576, 1536}, {1, 256, 49152, 576},
     {1, 2048, 960, 576},    {1, 2048, 3072, 576}, {1, 1, 3072, 576},   {1, 16, 3072, 576},

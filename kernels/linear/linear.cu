@@ -10,7 +10,7 @@
 
 namespace
 {
-/* Each CTA sums a run of at most RUN rows of dy, or more rows when MAX_RUNS limits the number of runs. */
+/* A CTA sums a run of at most RUN rows of dy. A run has more rows if MAX_RUNS limits the number of runs. */
 enum { LANES = 32, ROWS = 8, RUN = 64, MAX_RUNS = 64 };
 
 int runs_of(int T) { return T <= RUN ? 1 : T / RUN < MAX_RUNS ? (T + RUN - 1) / RUN : MAX_RUNS; }

@@ -42,7 +42,7 @@ pb_status PB_FAST(pb_linear_dw)(pb_ctx *ctx, const void *args)
     const pb_linear_dw_args *a = args;
     const size_t N = (size_t)a->N, rows = (size_t)a->T;
     const int parts = pb_dw_parts(rows);
-    float *sums = ctx->scratch; /* reuses the scratch of the matrix product, which is complete when sums are written */
+    float *sums = ctx->scratch; /* reuses the scratch of the matrix product, which finishes before sums are written */
     run(ctx, pb_linear_dw_gemm(a));
     if (!a->dbias) return PB_OK;
 #pragma omp parallel for schedule(static) if (rows * N > 8192)

@@ -1,5 +1,5 @@
-/* linear_test.c - tests properties of a dense layer that a comparison with the reference cannot show: known values, T =
- * 0, contiguous weights as one op, independence of the number of threads, errors. */
+/* linear_test.c - tests of a dense layer that the comparison with the reference does not cover: known values, T = 0,
+ * several weights in one tensor, independence of the number of threads, errors. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* lora.c - low-rank adapters: the reference in double precision, and the descriptors of both ops. */
+/* lora.c - low-rank adapters: the reference in double precision, and the pb_op descriptors of both ops. */
 #include "kernels/lora/lora.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 /* ---- reference in double precision -------------------------------------------------------------- */
 
-/* Forward pass of one target. y is computed from the stored xa, which is rounded when dtype is bf16. */
+/* Computes the forward pass of one target. y is computed from the stored xa, which is rounded when dtype is bf16. */
 static void target_ref(const pb_lora_fwd_args *a, const pb_lora_target *g)
 {
     const size_t T = (size_t)a->T, K = (size_t)a->K, R = (size_t)a->R, N = (size_t)g->N;
@@ -89,7 +89,7 @@ static size_t bwd_ref_workspace(const void *args)
     return ((size_t)a->T + (size_t)a->R) * (size_t)a->K * sizeof(double);
 }
 
-/* ---- table of implementations, and the functions they call --------------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs -------------------------- */
 
 PB_FAST_DECLARE(pb_lora_fwd)
 PB_FAST_DECLARE(pb_lora_bwd)
@@ -110,10 +110,10 @@ const pb_impl pb_lora_fwd_cpu[] = {PB_FAST_IMPLS(pb_lora_fwd, .workspace = fwd_w
 const pb_impl pb_lora_bwd_cpu[] = {
     PB_FAST_IMPLS(pb_lora_bwd, .workspace = bwd_workspace){"ref", bwd_ref, .workspace = bwd_ref_workspace}, {0}};
 
-/* ---- op descriptors: checks, costs, implementations ---------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs ------------------------------ */
 
-/* Axes: N: outputs of the first target; M: outputs of each other target; R: rank; n: number of targets; p: padding
- * elements between the rows of y; a: 1: accumulate (bwd). */
+/* Axes of the shapes below: N: outputs of the first target; M: outputs of each other target; R: rank; n: number of
+ * targets; p: padding elements between the rows of y; a = 1: accumulate (bwd). */
 static const char axes[] = "BSNMKRnpa";
 static const pb_dims edge[] = {
     {1, 5, 19, 7, 33, 3, 2, 4, 1},
@@ -190,7 +190,7 @@ static pb_status bwd_check(const void *args)
     return PB_OK;
 }
 
-/* Neither 1 nor a power of two, so that a missing or doubled factor changes the results. */
+/* A scale that is neither 1 nor a power of two, so that a missing or doubled factor changes the results. */
 static const float bound_scale = 1.75f;
 
 static const char *const a_names[PB_LORA_MAX] = {"a0", "a1", "a2", "a3"};

@@ -1,5 +1,6 @@
 /* lora.cu - low-rank adapters on the GPU. `mma` uses tensor cores and takes up to 64 adapter columns in total
- * (lora_mma.cuh). `cublaslt` and `simt` take every shape and run two products per target forward and four backward. */
+ * (lora_mma.cuh). `cublaslt` and `simt` take every shape; they run two matrix products per target in the forward pass
+ * and four in the backward pass. */
 #include "kernels/cuda/cuda_blas.h"
 #include "kernels/lora/lora_mma.cuh"
 #include "kernels/lora/lora_plan.h"
@@ -10,7 +11,7 @@ const pb_lora_fwd_args *fwd_args(const void *args) { return static_cast<const pb
 const pb_lora_bwd_args *bwd_args(const void *args) { return static_cast<const pb_lora_bwd_args *>(args); }
 size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/* ---- matrix products, target by target -------------------------------------------------------------------------- */
+/* ---- implementations cublaslt and simt: matrix products, target by target --------------------------------------- */
 
 typedef pb_status (*product)(pb_ctx *, const pb_gemm *);
 pb_status by_library(pb_ctx *ctx, const pb_gemm *g) { return pb_cuda_gemm(ctx, g, NULL); }
@@ -81,7 +82,7 @@ size_t products_workspace(const void *args)
     return dxa_room(a) + (sums_dx_in_f32(a) ? (size_t)a->T * (size_t)a->K * sizeof(float) : 0);
 }
 
-/* ---- mma -------------------------------------------------------------------------------------------------------- */
+/* ---- implementation mma: the kernels of lora_mma.cuh ------------------------------------------------------------ */
 
 bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 bool mma_shape(int n, int R, int K, pb_dtype t) { return t == PB_BF16 && R % 16 == 0 && n * R <= 64 && K % 8 == 0; }

@@ -81,9 +81,9 @@ static inline int splits_for(size_t blocks, size_t units)
 /* DOWN_ROWS, DOWN_WARPS: tokens and warps per CTA of down(). DEEP: number of k that a warp processes at a time. */
 enum { DOWN_ROWS = 16, DOWN_WARPS = 4, DEEP = 32 };
 
-/* A CTA owns 16 tokens and one split of K; its warps share the split's runs of 32 k. Each lane loads 16 bytes of a row,
- * that is eight neighbouring k, and uses them as the k fragments of two products. This permutes k, but in the same way
- * for x and a, so the sum over k is unchanged. */
+/* Kernel down computes the parts of xa = x a^T. A CTA owns 16 tokens and one split of K; its warps share the split's
+ * runs of 32 k. Each lane loads 16 bytes of a row, that is eight neighbouring k, and uses them as the k fragments of
+ * two products. This permutes k, but in the same way for x and a, so the sum over k is unchanged. */
 template <int W>
 __global__ void __launch_bounds__(32 * DOWN_WARPS, W > 48 ? 3 : 4)
     down(const __grid_constant__ pb_lora_fwd_args f, float *parts)
@@ -156,9 +156,9 @@ __device__ void gather_xa(const pb_lora_fwd_args &f, const float *parts, int spl
     }
 }
 
-/* A CTA owns 64 tokens and 64 columns of one target, a warp 32 x 32 of them. Columns are permuted: column 8t + 2j + b
- * of a warp's 32 is computed as column 2t + b of product j. A lane then holds 8 neighbouring columns of y, which it
- * loads and stores as one vector. */
+/* Kernel up computes y_i += scale xa_i b_i^T. A CTA owns 64 tokens and 64 columns of one target, a warp 32 x 32 of
+ * them. Columns are permuted: column 8t + 2j + b of a warp's 32 is computed as column 2t + b of product j. A lane then
+ * holds 8 neighbouring columns of y, which it loads and stores as one vector. */
 template <int R>
 __global__ void __launch_bounds__(UP_THREADS, 4)
     up(const __grid_constant__ pb_lora_fwd_args f, const float *parts, int splits)
@@ -250,8 +250,9 @@ __device__ static inline void add_product(float (&c)[WIDE / 8][4], const bf16 (*
     }
 }
 
-/* A CTA owns 128 tokens and one split of a target's columns, in chunks of 64. For dxa a warp owns 16 tokens; for db it
- * owns 16 columns and half of R. ONE: there is a single token tile, so db is stored directly. */
+/* Kernel from_dy computes the parts of dxa and db from dy. A CTA owns 128 tokens and one split of a target's columns,
+ * in chunks of 64. For dxa a warp owns 16 tokens; for db it owns 16 columns and half of R. ONE: there is a single token
+ * tile, so db is stored directly. */
 template <int R, bool ONE>
 __global__ void __launch_bounds__(256, ONE ? 1 : 2)
     from_dy(const __grid_constant__ pb_lora_bwd_args a, const __grid_constant__ bwd_room room)
@@ -304,7 +305,8 @@ __global__ void __launch_bounds__(256, ONE ? 1 : 2)
     }
 }
 
-/* A thread owns four neighbouring elements. Threads are numbered through the elements of dxa, then db_0, db_1, ... */
+/* Kernel fold adds the parts of dxa and db. A thread owns four neighbouring elements. Threads are numbered through the
+ * elements of dxa, then db_0, db_1, ... */
 static __global__ void __launch_bounds__(256)
     fold(const __grid_constant__ pb_lora_bwd_args a, const __grid_constant__ bwd_room room)
 {
@@ -352,7 +354,8 @@ template <int W> __device__ void gather_dxa(const pb_lora_bwd_args &f, const bwd
     }
 }
 
-/* A CTA owns 128 tokens and 64 columns of x and dx. For dx a warp owns 16 tokens, for da 8 columns. */
+/* Kernel from_x adds dxa a to dx and computes the parts of da. A CTA owns 128 tokens and 64 columns of x and dx. For dx
+ * a warp owns 16 tokens, for da 8 columns. */
 template <int W>
 __global__ void __launch_bounds__(256, 2)
     from_x(const __grid_constant__ pb_lora_bwd_args f, const __grid_constant__ bwd_room room)

@@ -18,7 +18,7 @@ typedef struct pb_lora_plan {
 
 static inline size_t pb_lora_round(size_t bytes) { return (bytes + 63) / 64 * 64; }
 static inline size_t pb_lora_bytes(const pb_lora_plan *p) { return p->a + p->xa + p->dxa + p->da + p->gemm; }
-/* Makes p->gemm large enough for the workspace of g. */
+/* Raises p->gemm to the workspace of product g if that is larger. */
 static inline void pb_lora_need(pb_lora_plan *p, pb_gemm g)
 {
     const size_t bytes = pb_gemm_workspace(&g);

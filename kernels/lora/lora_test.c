@@ -1,4 +1,5 @@
-/* lora_test.c - tests identities of LoRA that a comparison with the reference cannot show. */
+/* lora_test.c - tests of LoRA that the comparison with the reference does not cover: a new adapter changes nothing, one
+ * call equals a call per target, the adapter equals a merged weight, errors. */
 #include <string.h>
 
 #include "kernels/lora/lora.h"
@@ -6,7 +7,8 @@
 
 enum { T = 5, K = 24, R = 4, NQ = 20, NV = 8, LD = NQ + NV + 3 };
 
-/* q and v of one layer. A row of y holds the columns of q, the columns of v, and a gap of 3 elements. */
+/* Two adapters of one layer, on its projections q and v. A row of y holds the columns of q, the columns of v, and a gap
+ * of 3 elements. */
 typedef struct layer {
     float x[T * K], dx[T * K], y[T * LD];
     float a[2][R * K], b[2][NQ * R], xa[2][T * R], da[2][R * K], db[2][NQ * R];

@@ -1,4 +1,4 @@
-/* mla_index.c - the reference, which fills one slot at a time, and the op descriptor. */
+/* mla_index.c - key lists: the reference, which computes one slot at a time, and the pb_op descriptor. */
 #include "kernels/mla_index/mla_index.h"
 
 #include <stdlib.h>
@@ -25,20 +25,20 @@ static pb_status build_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first --------------------------------------------------------- */
 
 PB_FAST_DECLARE(pb_mla_index_build)
 
 const pb_impl pb_mla_index_build_cpu[] = {PB_FAST_IMPLS(pb_mla_index_build){"ref", build_ref}, {0}};
 
-/* ---- op descriptor: checks, costs, implementations -------------------------------------------- */
+/* ---- op descriptor (pb_op): shapes, argument checks, inputs, costs ---------------------------- */
 
 static const char axes[] = "BSTWwrnp";
 /* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
 typedef struct shape {
     int B, S, T, W, window, ratio;
     int conversations; /* conversations packed into a row; 0: start is NULL */
-    int pick;          /* 1: the top-k groups of the indexer; 0: all groups, pick is NULL */
+    int pick;          /* 1: the list names the top-k groups of an indexer; 0: all groups, and pick is NULL */
     int unused[2];
 } shape;
 _Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
@@ -70,7 +70,7 @@ static pb_status build_check(const void *args)
     return a->idx ? PB_OK : pb_fail(PB_EINVAL, "mla_index_build: idx is NULL");
 }
 
-/* Binds `start` for rows of S tokens that hold n conversations of about equal length: conversation m begins at token
+/* Makes `start` for rows of S tokens that hold n conversations of about equal length: conversation m begins at token
  * mS/n. Tokens of the first conversation get -1 instead of 0, to test negative values. */
 static const int32_t *bind_start(pb_binder *b, size_t T, int S, int n)
 {

@@ -1,4 +1,5 @@
-/* mla_index.cu - builds the key lists on the GPU, one thread per slot. Limit: memory bandwidth. */
+/* mla_index.cu - builds the lists of keys that each token attends to, on the GPU, one thread per slot. Limit: memory
+ * bandwidth. */
 #define PB_MLA_INDEX_FN __host__ __device__ static inline
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/mla_index/mla_index.h"

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 typedef struct pb_mla_index_build_args {
-    const int32_t *pick;  /* [B,S,T] top-k groups of an indexer, any value; NULL: groups 0 .. T-1 */
+    const int32_t *pick;  /* [B,S,T] top-k groups of an indexer, or any other numbers; NULL: groups 0 .. T-1 */
     const int32_t *start; /* [B,S] first token of the query's conversation, or NULL */
     int32_t *idx;         /* [B,S,W], out */
     int B, S, T, W;

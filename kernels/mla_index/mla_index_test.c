@@ -23,8 +23,7 @@ static void known_lists(void **state)
     ctx->impl = NULL;
 }
 
-/* Groups that are not visible yet, as an indexer returns them early in a sequence, and out-of-range groups become
- * -1. */
+/* Groups that are not visible yet (an indexer lists such groups for early tokens) and groups out of range become -1. */
 static void invisible_groups_become_masked_slots(void **state)
 {
     static const int32_t pick[] = {INT_MAX, INT_MIN, -1, 1, 0, 2};
@@ -48,7 +47,7 @@ static void packed_conversations_are_independent(void **state)
     build(*state, &(pb_mla_index_build_args){.idx = alone[0], .B = 1, .S = M, .T = T, .W = W, .window = 5, .ratio = 4});
     for (int i = 0; i < S; i++)
         for (int w = 0; w < 5 + T; w++) {
-            const int group = w - 5 - i / M * (M / 4); /* slot of this group in the list of the unpacked conversation */
+            const int group = w - 5 - i / M * (M / 4); /* within the query's conversation; < 0: in the one before */
             int32_t want = w < 5 ? alone[i % M][w] : group < 0 ? -1 : alone[i % M][5 + group];
             if (want >= 0) want += w < 5 ? start[i] : S - M + i / M * (M / 4);
             assert_int_equal(packed[i][w], want);

@@ -1,4 +1,5 @@
-/* mla_mass.c - the reference in double precision, and the op descriptor. */
+/* mla_mass.c - the attention mass of listed keys (their weights, summed over the heads): the reference in double
+ * precision, and the pb_op descriptor. */
 #include "kernels/mla_mass/mla_mass.h"
 
 #include <omp.h>
@@ -33,7 +34,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ---------------------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs --------------------------------- */
 
 PB_FAST_DECLARE(pb_mla_mass_fwd)
 
@@ -44,7 +45,7 @@ static size_t fwd_workspace(const void *args)
 
 const pb_impl pb_mla_mass_fwd_cpu[] = {PB_FAST_IMPLS(pb_mla_mass_fwd, .workspace = fwd_workspace){"ref", fwd_ref}, {0}};
 
-/* ---- op descriptor: checks, costs, implementations ------------------------------------------------------ */
+/* ---- op descriptor (pb_op): shapes, argument checks, inputs, costs -------------------------------------- */
 
 static const char axes[] = "BSKHDWfn";
 /* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
@@ -92,7 +93,7 @@ static pb_status fwd_check(const void *args)
     return PB_OK;
 }
 
-/* Binds lists of random rows with a fifth of the slots masked. The last row of kv is in no list. */
+/* Makes key lists of random rows with a fifth of the slots masked. The last row of kv is in no list. */
 static const int32_t *bind_lists(pb_binder *b, const pb_mla_mass_fwd_args *a)
 {
     const size_t n = (size_t)a->B * a->S * a->W;
@@ -113,7 +114,7 @@ static const int32_t *bind_lists(pb_binder *b, const pb_mla_mass_fwd_args *a)
 
 static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
 {
-    const double unit = sqrt(3); /* uniform with variance 1, as normalised q and kv have */
+    const double unit = sqrt(3); /* values in [-unit, unit) have variance 1, as normalised q and kv have */
     pb_mla_mass_fwd_args a = {.B = dim[0], .S = dim[1], .S_kv = dim[2], .H = dim[3], .D = dim[4], .W = dim[5]};
     const size_t heads = (size_t)a.B * a.S * a.H;
     a.from = dim[6], a.n = dim[7], a.dtype = b->dtype, a.scale = 1 / sqrtf((float)a.D);
@@ -161,5 +162,5 @@ const pb_op pb_op_mla_mass_fwd = {
     .bind = fwd_bind,
     .prepare = fwd_prepare,
     .cost = fwd_cost,
-    .tol = {[PB_F32] = 2e-6, [PB_BF16] = 5e-6}, /* the exponents are of magnitude 10 in f32 */
+    .tol = {[PB_F32] = 2e-6, [PB_BF16] = 5e-6}, /* f32 rounds exponents of magnitude 10 by up to 5e-7 */
 };

@@ -1,9 +1,9 @@
-/* mla_mass.cu - the attention mass of listed slots on the GPU.
+/* mla_mass.cu - the attention mass of listed slots (their weights, summed over the heads) on the GPU.
  *
- * mma (bf16, D up to 576 and a multiple of 8): a CTA computes one token, up to 64 heads at a time. Their q stays in
- * shared memory, and the rows of the slots pass through it in tiles of 32 with two stages, as in sparse_mla_mma.cu;
- * only scores are computed. simt (f32 or bf16, any D): a warp computes one slot, four heads at a time. Both add the
- * heads in a fixed order. Limit: shared memory (mma), L1 (simt). */
+ * Kernel mma (bf16, D up to 576 and a multiple of 8): a CTA computes one token, up to 64 heads at a time. Their q stays
+ * in shared memory, and the rows of the slots pass through it in tiles of 32 with two stages, as in sparse_mla_mma.cu;
+ * only scores are computed. Limit: shared memory. Kernel simt (f32 or bf16, any D): a warp computes one slot, four
+ * heads at a time. Limit: L1. Both kernels add the heads in a fixed order. */
 #include "kernels/sparse_mla/mla_tiles.cuh"
 #include "kernels/mla_mass/problem.h"
 
@@ -105,7 +105,7 @@ pb_status mma(pb_ctx *ctx, const void *args)
     return p.D <= 64 ? by_heads<64>(ctx, p, out) : p.D <= 512 ? by_heads<512>(ctx, p, out) : by_heads<576>(ctx, p, out);
 }
 
-/* ---- without tensor cores -------------------------------------------------------------------------------------- */
+/* ---- the kernel without tensor cores --------------------------------------------------------------------------- */
 
 template <class T> __global__ __launch_bounds__(MLA_THREADS) void simt_kernel(const pb_mla p, const wanted out)
 {

@@ -1,8 +1,8 @@
 /* mla_mass_fast.c - the attention mass of listed slots on the CPU: the lanes of a vector are up to 64 heads of a token,
  * rows of kv are processed 64 at a time.
  *
- * As in the forward pass of sparse_mla_fast.c, masked slots are skipped before a tile is filled, and all products are
- * those of tile.h. With more than 64 heads, each further group of 64 adds to the masses of the first. Limit: fma
+ * As in the forward pass of sparse_mla_fast.c, masked slots are skipped before a tile is filled, and all matrix
+ * products use tile.h. With more than 64 heads, each further group of 64 adds to the masses of the first. Limit: fma
  * throughput. */
 #include <math.h>
 #include <omp.h>

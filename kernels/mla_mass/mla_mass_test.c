@@ -1,5 +1,5 @@
-/* mla_mass_test.c - tests of mla_mass: the masses against the lse of sparse_mla_fwd, ranges of a list, and errors.
- * PyTorch's results are in indexer_test.c. */
+/* mla_mass_test.c - tests of mla_mass: the sum of all masses, masses of part of a list, and errors. indexer_test.c
+ * compares with PyTorch's results. */
 #include "kernels/mla_mass/mla_mass.h"
 #include "kernels/sparse_mla/sparse_mla.h"
 #include "tests/test.h"

@@ -1,11 +1,12 @@
-/* problem.h - converts the arguments of mla_mass to a pb_mla, the struct that the MLA families share. */
+/* problem.h - converts the arguments of mla_mass to a pb_mla, the arguments of sparse_mla's code, which mla_mass
+ * reuses. */
 #ifndef PB_MLA_MASS_PROBLEM_H
 #define PB_MLA_MASS_PROBLEM_H
 #include "kernels/mla_mass/mla_mass.h"
 #include "kernels/sparse_mla/mla.h"
 #include "kernels/sparse_mla/plan.h"
 
-/* Converts pb_mla_mass_fwd_args. Outputs are not set. V is 1 because no code here reads values. */
+/* Converts pb_mla_mass_fwd_args to a pb_mla without outputs. V is 1 because no code of mla_mass reads values. */
 static inline pb_mla pb_mla_mass_problem(const void *args)
 {
     const pb_mla_mass_fwd_args *a = (const pb_mla_mass_fwd_args *)args;
@@ -15,7 +16,7 @@ static inline pb_mla pb_mla_mass_problem(const void *args)
     p.scale = a->scale, p.dtype = a->dtype;
     return p;
 }
-/* Workspace per thread of the vectorised implementation, in floats: q transposed, rows of kv, scores. */
+/* Returns the floats of scratch per thread of the vectorised implementation: q transposed, rows of kv, scores. */
 static inline size_t pb_mla_mass_tiles(int D) { return (size_t)D * HEADS + KEYS * (pb_mla_width(D) + HEADS); }
 /* Returns the slots from .. from + n - 1 of the list of token (b,i). */
 PB_MLA_FN pb_mla_keys pb_mla_mass_keys(const pb_mla *p, int b, int i, int from, int n)

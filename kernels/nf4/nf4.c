@@ -1,4 +1,4 @@
-/* nf4.c - the NF4 reference, bitsandbytes' 8-bit dynamic map, and the descriptors of both ops. */
+/* nf4.c - the NF4 reference, bitsandbytes' 8-bit dynamic map, and the pb_op descriptors of both ops. */
 #include "kernels/nf4/nf4.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/nf4_decode.h"
 
-/* ---- the 8-bit dynamic map --------------------------------------------------------------------- */
+/* ---- bitsandbytes' 8-bit dynamic map ----------------------------------------------------------- */
 
 static int ascending(const void *a, const void *b)
 {
@@ -112,7 +112,7 @@ static pb_status dequantize_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call --------------------------------------- */
+/* ---- CPU implementations, best first ------------------------------------------------------------- */
 
 PB_FAST_DECLARE(pb_nf4_quantize)
 PB_FAST_DECLARE(pb_nf4_dequantize)
@@ -120,9 +120,9 @@ PB_FAST_DECLARE(pb_nf4_dequantize)
 const pb_impl pb_nf4_quantize_cpu[] = {PB_FAST_IMPLS(pb_nf4_quantize){"ref", quantize_ref}, {0}};
 const pb_impl pb_nf4_dequantize_cpu[] = {PB_FAST_IMPLS(pb_nf4_dequantize){"ref", dequantize_ref}, {0}};
 
-/* ---- op descriptors: checks, costs, implementations ---------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs ------------------------------ */
 
-/* Axes: w has S rows of D elements; b: block size; q: 1: double quantisation. */
+/* Axes of the shapes below: w has S rows of D elements; b: block size; q = 1: double quantisation. */
 static const char axes[] = "SDbq";
 static const pb_dims edge[] = {
     {5, 13, 32, 1},                          /* odd n, short last block */

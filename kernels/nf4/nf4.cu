@@ -244,10 +244,10 @@ __device__ void store_output(void *to, const void *room, uint32_t bytes)
 #endif
 }
 
-/* A warp owns SHARE neighbouring elements: STEPS vectors per lane, with stride 32. Each lane loads its codes and one
- * scale before the CTA's barrier for the level table. One scale per lane is enough: a block has at least 32 elements,
- * so a share has at most 32 blocks. The scales are then exchanged by shuffles. BULK (sm_90a): a whole share is written
- * by one bulk copy. An incomplete or unaligned share is written element by element. */
+/* Kernel dequantize: a warp owns SHARE neighbouring elements: STEPS vectors per lane, with stride 32. Each lane loads
+ * its codes and one scale before the CTA's barrier for the level table. One scale per lane is enough: a block has at
+ * least 32 elements, so a share has at most 32 blocks. The scales are then exchanged by shuffles. BULK (sm_90a): a
+ * whole share is written by one bulk copy. An incomplete or unaligned share is written element by element. */
 template <class T, bool BULK>
 __global__ void __launch_bounds__(THREADS)
     dequantize(const __grid_constant__ pb_nf4_view v, T *w, size_t n, bool vectors)

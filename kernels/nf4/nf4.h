@@ -59,7 +59,8 @@ typedef struct pb_nf4_dequantize_args {
 
 /* Checks the scales. EINVAL, with `op` in the message, if an array is missing or the block size is not supported. */
 pb_status pb_nf4_check_scales(const char *op, const pb_nf4_scales *s);
-/* Binds random scales for n elements as inputs. nested: double quantisation; otherwise absmax in [0.5,1.5). */
+/* Makes random scales for n elements as inputs of a test. `nested`: with double quantisation; otherwise absmax is in
+ * [0.5,1.5). */
 pb_nf4_scales pb_nf4_bind_scales(pb_binder *b, size_t n, int block, bool nested);
 /* Returns the bytes of the scales of n elements. */
 double pb_nf4_scale_bytes(const pb_nf4_scales *s, size_t n);

@@ -1,6 +1,7 @@
 /* nf4_fast.c - NF4 on the CPU with SIMD; each thread owns whole blocks. Memory-bound.
  *
- * Quantising counts the thresholds below a value, with AVX-512 by a binary search. Dequantising looks levels up. */
+ * Quantising: the code of a value is the number of thresholds below it, which AVX-512 finds by a binary search.
+ * Dequantising: the code is an index into the table of levels. */
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"
@@ -39,7 +40,8 @@ static inline thresholds midpoints(void)
 static inline vi codes(const thresholds *m, vf x)
 {
 #if defined(__AVX512F__)
-    /* Binary search in four steps: c thresholds are known to be below; the next one to test is t[c + half - 1]. */
+    /* Binary search in four steps. c thresholds are known to be below the value; the next one to test is t[c + half -
+     * 1]. */
     const __m512 t = _mm512_loadu_ps(m->t), v = (__m512)x;
     __m512i c = _mm512_maskz_set1_epi32(_mm512_cmp_ps_mask(v, _mm512_set1_ps(m->t[7]), _CMP_GT_OQ), 8);
     for (int half = 4; half; half /= 2) {

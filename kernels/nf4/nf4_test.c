@@ -8,7 +8,7 @@
 #include "kernels/nf4/nf4.h"
 #include "tests/test.h"
 
-/* ---- fixtures ------------------------------------------------------------------------------------ */
+/* ---- reading the stored results of bitsandbytes -------------------------------------------------- */
 
 static const char *const impls[] = {"avx512", "avx2", "omp", "ref"};
 
@@ -191,7 +191,7 @@ static void same_bytes_as_bitsandbytes(void **state)
     free(code), free(r.bytes);
 }
 
-/* ---- identities ---------------------------------------------------------------------------------- */
+/* ---- identities that follow from the definition of NF4 ------------------------------------------- */
 
 enum { N = 1 << 20 };
 
@@ -253,8 +253,8 @@ static void zeros_stay_zero(void **state)
     for (int i = 0; i < 96; i++) CHECK_NEAR(back[i], w[i], 0);
 }
 
-/* The map is code[i] = (i-127)/128 and absmax is 2 plus or minus an odd number of half steps. Then offset is 2, absmax2
- * is 1, and each of these scales is a tie between two entries. */
+/* The map is code[i] = (i-127)/128, with steps of 1/128, and absmax is 2 plus or minus an odd number of half steps.
+ * Then offset is 2, absmax2 is 1, and each of these scales is a tie between two entries. */
 static void ties_of_the_second_level_take_the_even_entry(void **state)
 {
     enum { BLOCK = 32, BLOCKS = 256 };

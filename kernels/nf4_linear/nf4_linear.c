@@ -1,4 +1,4 @@
-/* nf4_linear.c - a layer with a frozen NF4 weight: the reference and the descriptors of both ops. */
+/* nf4_linear.c - a layer with a frozen NF4 weight: the reference, and the pb_op descriptors of both ops. */
 #include "kernels/nf4_linear/nf4_linear.h"
 
 #include "kernels/cpu/cpu.h"
@@ -36,7 +36,7 @@ static pb_status dx_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call --------------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs -------------------------- */
 
 PB_FAST_DECLARE(pb_nf4_linear_fwd)
 PB_FAST_DECLARE(pb_nf4_linear_dx)
@@ -57,9 +57,10 @@ const pb_impl pb_nf4_linear_fwd_cpu[] = {PB_FAST_IMPLS(pb_nf4_linear_fwd, .works
                                          {0}};
 const pb_impl pb_nf4_linear_dx_cpu[] = {PB_FAST_IMPLS(pb_nf4_linear_dx, .workspace = dx_workspace){"ref", dx_ref}, {0}};
 
-/* ---- op descriptors: checks, costs, implementations ---------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs ------------------------------ */
 
-/* Axes: b: quantisation block; q: 1: double quantisation; f: 1: with a bias (fwd); a: 1: accumulate (dx). */
+/* Axes of the shapes below: b: quantisation block; q = 1: double quantisation; f = 1: with a bias (fwd); a = 1:
+ * accumulate (dx). */
 static const char axes[] = "BSNKbqfa";
 static const pb_dims edge[] = {
     {1, 5, 19, 46, 32, 1, 1, 0},    /* K is not a multiple of the block, so rows start inside a block */
@@ -76,8 +77,8 @@ static const pb_dims edge[] = {
     {1, 2, 9, 512, 128, 0, 0, 1},
     {1, 13, 30, 40, 64, 1, 0, 0},
     {1, 16, 8451, 16, 32, 1, 1, 0}, /* N so large that a warp of `fused` owns 4 rows */
-    /* K in whole runs of 32, for the tensor-core kernels: partial tiles in every dimension, one to three
-     * tiles of tokens, long sums. */
+    /* Shapes for the tensor-core kernels, with K a multiple of 32: partial tiles in every dimension, one to three tiles
+     * of tokens, long sums. */
     {1, 40, 72, 96, 32, 1, 1, 0},
     {2, 35, 200, 256, 64, 0, 0, 1},
     {1, 300, 136, 640, 64, 1, 1, 1},
@@ -160,7 +161,7 @@ static pb_status dx_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Compulsory traffic of the weight: codes and scales, read once. */
+/* Least memory traffic of the weight: its codes and scales are read once. */
 static double weight_bytes(const pb_nf4_scales *s, double n) { return n / 2 + pb_nf4_scale_bytes(s, (size_t)n); }
 
 static pb_cost fwd_cost(const void *args)

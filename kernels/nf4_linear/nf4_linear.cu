@@ -17,7 +17,7 @@ namespace
 {
 /* The largest T for `fused` and for `wgmma`. Both were measured: see DESIGN.md. */
 enum { FEW = 16, SEVERAL = 768 };
-/* EACH: neighbouring k per lane and step of fused(); ROWS: rows of W per warp when N is large. */
+/* EACH: neighbouring k that a lane of kernel fused() processes per step; ROWS: rows of W per warp when N is large. */
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = 8, ROWS = 4 };
 
 template <class T> __device__ void load_each(const T *p, float (&v)[EACH])
@@ -40,8 +40,8 @@ __device__ void decode_each(const pb_nf4_view &w, const float *level, size_t e, 
     for (int i = 0; i < EACH; i++) v[i] = __fmul_rn(level[codes >> (8 * (i / 2) + (i % 2 ? 0 : 4)) & 15], scale);
 }
 
-/* M: maximum number of tokens, a power of two; R: rows of W per warp. Where there are fewer rows or tokens, the last
- * one is computed repeatedly, and these results are not stored. */
+/* Kernel fused computes y for up to M tokens (a power of two), with R rows of W per warp. If there are fewer rows or
+ * tokens, the last one is computed repeatedly, and these results are not stored. */
 template <class T, int M, int R>
 __global__ void __launch_bounds__(THREADS, 1)
     fused(const T *x, const __grid_constant__ pb_nf4_view w, const float *bias, T *y, int tokens, int N, int K)
@@ -163,7 +163,8 @@ pb_status multiply(pb_ctx *ctx, pb_gemm g, int N, int K)
     const pb_nf4_dequantize_args d = {
         .q = static_cast<const uint8_t *>(g.b.p), .scales = *g.b.nf4, .w = w, .n = (size_t)N * K, .dtype = g.a.dtype};
     const pb_impl *dequantize = pb_nf4_dequantize_cuda;
-    /* The first available dequantiser: ctx->impl names an implementation of nf4_linear, not of nf4_dequantize. */
+    /* Takes the first available dequantiser. ctx->impl is not used here, because it names an implementation of
+     * nf4_linear. */
     while (dequantize->available && !dequantize->available()) dequantize++;
     if (!g.M) return PB_OK;
     PB_TRY(dequantize->run(ctx, &d));
@@ -209,7 +210,8 @@ extern "C" {
 const pb_impl pb_nf4_linear_fwd_cuda[] = {
     {.name = "fused", .run = fwd_fused, .accepts = fused_accepts},
     {.name = "cublaslt", .run = fwd_cublaslt, .accepts = fwd_cublaslt_accepts, .workspace = fwd_workspace},
-    /* Listed after cublaslt, which was faster at every measured shape but one; runs only when selected by name. */
+    /* wgmma is listed after cublaslt, which was faster at every measured shape but one. So it runs only when selected
+     * by name. */
     {.name = "wgmma", .run = pb_nf4_linear_wgmma_fwd, .accepts = fwd_wgmma_accepts, .available = pb_cuda_has_sm90},
     {.name = "simt", .run = fwd_simt},
     {0}};
@@ -219,7 +221,7 @@ const pb_impl pb_nf4_linear_dx_cuda[] = {
      .accepts = [](const void *args) { return dx_wgmma_accepts(args) && dx_wgmma_pays(args); },
      .available = pb_cuda_has_sm90},
     {.name = "cublaslt", .run = dx_cublaslt, .accepts = dx_cublaslt_accepts, .workspace = dx_workspace},
-    /* The wgmma kernel without dx_wgmma_pays(); runs only when selected by name. */
+    /* wgmma_any is the wgmma kernel without the condition dx_wgmma_pays(). It runs only when selected by name. */
     {.name = "wgmma_any", .run = pb_nf4_linear_wgmma_dx, .accepts = dx_wgmma_accepts, .available = pb_cuda_has_sm90},
     {.name = "simt", .run = dx_simt},
     {0}};

@@ -1,5 +1,5 @@
-/* nf4_linear_gemm.h - describes both passes as pb_gemm, without a workspace: to compute the size of the workspace and
- * to run the products. */
+/* nf4_linear_gemm.h - describes the matrix products of the forward pass and of dx as pb_gemm, with workspace NULL: to
+ * compute the size of the workspace and to run the products. */
 #ifndef PB_NF4_LINEAR_GEMM_H
 #define PB_NF4_LINEAR_GEMM_H
 #include "kernels/cpu/gemm.h"

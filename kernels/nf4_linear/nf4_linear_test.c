@@ -1,4 +1,5 @@
-/* nf4_linear_test.c - tests identities of the NF4 layer that a comparison with the reference cannot show. */
+/* nf4_linear_test.c - tests of the NF4 layer that the comparison with the reference does not cover: unit vectors give
+ * rows and columns of the weight, scales act linearly, accumulating, errors. */
 #include <string.h>
 
 #include "kernels/nf4/nf4.h"

@@ -54,7 +54,7 @@ enum named_barrier { PRODUCTS_DONE = 1 /* see the top of the file */ };
 enum {
     TILE = 64 * TERMS,
     PITCH = FEATURES + 4
-}; /* PITCH: floats from token to token in sums, free of bank conflicts */
+}; /* PITCH: floats from one token to the next in `sums`; this distance causes no bank conflicts */
 
 /* Accumulators for 256 tokens need so many registers that a CTA can have only 384 threads. One warpgroup of decoders is
  * then enough, because a step takes longer. */
@@ -78,7 +78,7 @@ template <int TOKENS> struct alignas(1024) shared {
     uint4 codes[plan<TOKENS>::AHEAD][RUNS];
     uint32_t scales[plan<TOKENS>::AHEAD][2][RUNS]; /* [0]: absmax or a word of four codes; [1]: absmax2 */
     float map[256];
-    /* mbarriers, described at the top of the file */
+    /* mbarriers; the comment at the top of the file says who arrives, and what each completed phase means */
     uint64_t full[STAGES], empty[STAGES], all_empty[STAGES];
 };
 
@@ -118,7 +118,7 @@ template <bool W_MN_MAJOR> __device__ inline size_t run_at(const task &t, int fe
     return (size_t)min(f + r, t.features - 1) * t.terms + min(k + half, t.terms - RUN);
 }
 
-/* Starts to copy codes and scales of this thread's runs of a step to its own slots. */
+/* Starts to copy the codes and scales of this thread's runs of a step to this thread's own slots in shared memory. */
 template <int TOKENS, bool W_MN_MAJOR>
 __device__ inline void fetch(shared<TOKENS> &sm, const task &t, int feature0, int step, int slot)
 {

@@ -1,4 +1,4 @@
-/* rmsnorm.c - RMSNorm: the references in double precision, and the descriptions of the two ops. */
+/* rmsnorm.c - RMSNorm: the references in double precision, and the pb_op descriptors of the two ops. */
 #include "kernels/rmsnorm/rmsnorm.h"
 
 #include <math.h>
@@ -56,7 +56,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs ---------------------- */
 
 PB_FAST_DECLARE(pb_rmsnorm_fwd)
 PB_FAST_DECLARE(pb_rmsnorm_bwd)
@@ -70,9 +70,10 @@ static size_t bwd_workspace(const void *args)
 const pb_impl pb_rmsnorm_fwd_cpu[] = {PB_FAST_IMPLS(pb_rmsnorm_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_rmsnorm_bwd_cpu[] = {PB_FAST_IMPLS(pb_rmsnorm_bwd, .workspace = bwd_workspace){"ref", bwd_ref}, {0}};
 
-/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
-/* Axes: p: elements of padding between tokens; a: 1: accumulate; f: 1: w is frozen (dw is NULL), 2: w is NULL too. */
+/* Axes of the shapes below: p: elements of padding between tokens; a = 1: accumulate; f = 1: w is frozen (dw is NULL);
+ * f = 2: w is NULL too. */
 static const char axes[] = "BSGDpaf";
 static const pb_dims edge[] = {
     {2, 3, 1, 7},
@@ -93,7 +94,8 @@ static const pb_dims grid[] = {{1, 256, 1, 576},   {8, 1024, 1, 1536}, {4, 4096,
                                {4, 1024, 16, 128}, {1, 16, 1, 576},    {0}};
 static const pb_dims device_grid[] = {{4, 4096, 1, 4096}, {4, 2048, 1, 1536}, {1, 4096, 64, 512, 0, 0, 2}, {0}};
 
-/* Large compared with the inputs' mean x^2 of 1/3: a missing eps changes y by 14 %, beyond the tolerance of bf16. */
+/* An eps that is large compared with the inputs' mean x^2 of 1/3: if an implementation omits it, y changes by 14 %,
+ * beyond the tolerance of bf16. */
 static const float bound_eps = 0.1f;
 
 static pb_status fwd_check(const void *args)

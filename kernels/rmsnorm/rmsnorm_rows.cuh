@@ -28,7 +28,8 @@ template <int L> __device__ static inline void norm_weights(const float *w, size
     for (int u = 0; u < L; u++) out[u] = 1;
 }
 
-/* The arguments of the kernels. Row r is row r % G of token r / G. With a residual, every ld is D and G is 1. */
+/* The arguments of the kernels. Row r is row r % G of token r / G. With a residual, G is 1 and rows are contiguous
+ * (every ld is D). */
 template <class T> struct norm_fwd {
     const T *x, *r; /* r NULL: no residual */
     const float *w; /* NULL: ones */
@@ -56,8 +57,8 @@ static inline size_t norm_bwd_workspace(size_t rows, int D)
     return (rows < (size_t)NORM_PARTS ? rows : (size_t)NORM_PARTS) * D * sizeof(float);
 }
 
-/* Division of a row of `vectors` 16-byte vectors: `group` threads per row, `each` vectors per thread (group * each >=
- * vectors), `block` threads per CTA. */
+/* How a row of `vectors` 16-byte vectors is divided: `group` threads per row, `each` vectors per thread (group * each
+ * >= vectors), `block` threads per CTA. */
 typedef struct norm_plan {
     int group, each, block;
 } norm_plan;
@@ -146,8 +147,8 @@ template <class T, int EACH, bool ADD> __global__ void __launch_bounds__(1024) n
     }
 }
 
-/* For any width: one CTA per row, which reads memory twice. y may be x, and h may be x or r, because each thread reads
- * only elements that it wrote itself. */
+/* Kernel for rows of any width: one CTA per row, which reads memory twice. y may be x, and h may be x or r, because
+ * each thread reads only elements that it wrote itself. */
 template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_fwd_any(norm_fwd<T> a)
 {
     __shared__ float room[NORM_BLOCK / 32];
@@ -216,7 +217,7 @@ __device__ static inline void norm_dw_store(float (&dw)[EACH][L], float *sums, f
     }
 }
 
-/* Bytes of shared memory per thread: a thread has its vectors of two rows there. */
+/* Bytes of shared memory per thread, in which the thread keeps its vectors of two rows. */
 template <int EACH, bool ADD> constexpr size_t norm_bwd_room = 2 * (ADD ? 3 : 2) * EACH * sizeof(uint4);
 
 /* Starts the asynchronous copies of this thread's vectors of row r; zeros if r is past the last row.
@@ -320,7 +321,7 @@ __global__ static void __launch_bounds__(1024)
     dw[d] = accumulate ? dw[d] + sum : sum;
 }
 
-/* For any width: row blockIdx.y of `part` gets the sum over its run of rows; one thread per column. */
+/* Kernel for rows of any width: row blockIdx.y of `part` gets the sum over its run of rows; one thread per column. */
 template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_dw_any(norm_bwd<T> a, float *part)
 {
     const int d = blockIdx.x * NORM_BLOCK + threadIdx.x;
@@ -333,8 +334,8 @@ template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_dw_any(nor
     part[(size_t)blockIdx.y * a.D + d] = sum;
 }
 
-/* For any width: one CTA per row, which reads memory twice. A thread overwrites only elements
- * that no other thread reads. */
+/* Kernel for rows of any width: one CTA per row, which reads memory twice. A thread overwrites only elements that no
+ * other thread reads. */
 template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_dx_any(norm_bwd<T> a)
 {
     __shared__ float room[NORM_BLOCK / 32];
@@ -381,7 +382,7 @@ template <class T, bool ADD> static pb_status norm_bwd_vectors(pb_ctx *ctx, cons
     norm_plan p = norm_plan_of(a.D / pb_lanes<T>, a.rows, sms);
     /* A CTA takes two rows at a time if enough CTAs remain: this halves the number of partial sums. */
     if (p.group == NORM_BLOCK && a.rows >= (size_t)sms * 4) p.block = 2 * NORM_BLOCK;
-    /* 512 threads per SM: the registers suffice for these with every value of EACH. */
+    /* 512 threads per SM: these have enough registers with every value of EACH. */
     size_t blocks = pb_ceil_div(a.rows, p.block / p.group), most = (size_t)sms * (512 / p.block);
     if (most > NORM_PARTS) most = NORM_PARTS;
     if (blocks > most) blocks = most;

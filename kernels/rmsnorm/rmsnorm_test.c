@@ -1,4 +1,5 @@
-/* rmsnorm_test.c - tests properties of RMSNorm that the comparison with the reference does not test. */
+/* rmsnorm_test.c - tests of RMSNorm that the comparison with the reference does not cover: constant rows, eps, outputs
+ * in place, no weights, errors. */
 #include <string.h>
 
 #include "kernels/rmsnorm/rmsnorm.h"
@@ -14,7 +15,7 @@ static void constant_row_normalises_to_the_weight(void **state)
     CHECK_NEAR(rstd[0], 1.0 / 3, 1e-7);
 }
 
-/* The rows are so small that eps dominates: 1e-5 instead of 1e-6 changes y by a factor of 2.3. */
+/* The values are so small that eps dominates: eps 1e-5 instead of 1e-6 changes y by a factor of 2.3. */
 static void eps_is_the_argument(void **state)
 {
     float x[2] = {1e-3f, -1e-3f}, w[2] = {1, 1}, y[2], rstd[1];

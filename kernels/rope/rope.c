@@ -1,5 +1,5 @@
-/* rope.c - rotary position embedding: the cos and sin tables, the reference in double
- * precision, and the descriptors. */
+/* rope.c - rotary position embedding: the cos and sin tables, the reference in double precision, and the pb_op
+ * descriptors. */
 #include "kernels/rope/rope.h"
 
 #include <math.h>
@@ -62,7 +62,7 @@ void pb_rope_table_scaled(float *cos_, float *sin_, int P, int D, double theta, 
 
 /* ---- reference in double precision ------------------------------------------------------------------ */
 
-/* Rotates the heads of one token with row p of the tables; copies the elements that are not rotated. */
+/* Rotates the heads of one token by the angles in row p of the tables; copies the elements that are not rotated. */
 static void rotate_row(const pb_rope_rows *r, int side, size_t x, size_t y, int p)
 {
     const size_t e = pb_dtype_size(r->dtype), still = (size_t)(r->D - r->R), half = (size_t)r->R / 2;
@@ -103,7 +103,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return rotate_ref(pb_rope_bwd_rows(args));
 }
 
-/* ---- table of implementations, and the functions they call ------------------------------------------- */
+/* ---- CPU implementations, best first ----------------------------------------------------------------- */
 
 PB_FAST_DECLARE(pb_rope_fwd)
 PB_FAST_DECLARE(pb_rope_bwd)
@@ -111,10 +111,11 @@ PB_FAST_DECLARE(pb_rope_bwd)
 const pb_impl pb_rope_fwd_cpu[] = {PB_FAST_IMPLS(pb_rope_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_rope_bwd_cpu[] = {PB_FAST_IMPLS(pb_rope_bwd){"ref", bwd_ref}, {0}};
 
-/* ---- op descriptors: checks, costs, implementations -------------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs ---------------------------------- */
 
-/* Axes: a: R, plus 1 for adjacent pairs (R = 0: whole heads); p: padding between tokens, in elements; x: twice the
- * step, plus 1 if positions are given. With a step, positions start at 5 and sequences have gaps between them. */
+/* Axes of the shapes below: a: R, plus 1 for adjacent pairs (R = 0: whole heads); p: padding between tokens, in
+ * elements; x: twice the step, plus 1 if positions are given. With a step, positions start at 5 and sequences have gaps
+ * between them. */
 static const char axes[] = "BSHKDapx";
 static const pb_dims edge[] = {
     {2, 3, 3, 1, 10, 0, 0, 0},   {1, 5, 2, 2, 66, 1, 3, 1},   {2, 4, 3, 1, 64, 0, 7, 1},
@@ -187,7 +188,7 @@ static pb_status bwd_check(const void *args)
     return tensor_check(op, "dk", &r, 1, true);
 }
 
-/* Sizes that follow from a shape, for both passes. The tables have exactly the rows that are needed, or 37 rows if
+/* The sizes that follow from a shape, for both passes. The tables have exactly the rows that are needed, or 37 rows if
  * positions are random. Their values are arbitrary here; rope_test.c checks that rotations keep the norm. */
 typedef struct bound {
     size_t q, k, p, gap;      /* elements of a token of q, of k; padding between tokens; gap between sequences */
@@ -208,8 +209,8 @@ static bound bound_of(const int *dim)
     return d;
 }
 
-/* Binds tokens of `row` elements with p elements of padding between them. If gap > 0, binds whole sequences with `gap`
- * elements between them instead. */
+/* Makes a tensor whose tokens of `row` elements have p elements of padding between them. If gap > 0, it makes
+ * contiguous sequences with `gap` elements between them instead. */
 static void *bind_rows(pb_binder *b, const char *name, const int *dim, size_t row, size_t p, size_t gap, bool out)
 {
     const size_t T = (size_t)dim[0] * dim[1], seq = (size_t)dim[1] * row;

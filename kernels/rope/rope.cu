@@ -21,7 +21,7 @@ template <int N> __device__ static inline void load_row(const float *p, float (&
     else pb_load_vec(p, out);
 }
 
-/* N pairs of the rotated part of a head, starting at pair i. D is the number of rotated elements. */
+/* N neighbouring pairs of the rotated part of a head, from pair i on. D is the number of rotated elements. */
 template <class T, bool HALF, bool VEC> struct run {
     static constexpr int N = !VEC ? 1 : HALF ? pb_lanes<T> : pb_lanes<T> / 2;
     /* lo: the first elements of the pairs, hi: the second ones. With adjacent pairs in vectors, lo holds both. */

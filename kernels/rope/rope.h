@@ -82,9 +82,9 @@ typedef struct pb_rope_scaling {
     double low_freq, high_freq;  /* LLAMA3; rotations, low_freq < high_freq */
     double beta_fast, beta_slow; /* YARN; rotations, > 0 */
     double attention;            /* YARN; > 0, factor of cos and sin */
-    bool truncate;               /* YARN: round low and high with floor and ceil */
+    bool truncate;               /* YARN: the formula above has floor and ceil */
 } pb_rope_scaling;
-/* pb_rope_table with scaled frequencies. scaling NULL: no scaling. */
+/* Like pb_rope_table, with scaled frequencies. scaling NULL: no scaling. */
 void pb_rope_table_scaled(float *cos, float *sin, int P, int D, double theta, const pb_rope_scaling *scaling);
 
 #ifdef __cplusplus

@@ -76,7 +76,7 @@ static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *, pb_rope_pairing))
     ctx->impl = NULL;
 }
 
-/* Returns element d of the rotated head x at position p, computed from the definition. */
+/* Returns element d of head x after the rotation at position p, computed from the definition. */
 static double formula(const float *x, int d, int p, pb_rope_pairing pairing)
 {
     if (pairing == PB_ROPE_HALF) {
@@ -177,12 +177,12 @@ static void check_outside(pb_ctx *ctx, pb_rope_pairing pairing)
 }
 static void a_position_outside_the_table_gives_nan(void **state) { on_each(*state, check_outside); }
 
-/* ---- parts of a head, steps, and DeepSeek-V4's tables ---------------------------------------------------------- */
+/* ---- rotating only part of a head, steps between positions, and DeepSeek-V4's tables --------------------------- */
 
 enum { V_H = 3, V_D = 40, V_R = 16, V_STEP = 4, V_T = B * S };
 
-/* Only the last V_R elements of a head are rotated, like a head of size V_R; the elements before them are copied bit
- * for bit. Tokens are V_STEP positions apart. K is 0. */
+/* Only the last V_R elements of a head must be rotated, in the same way as a head of size V_R; the elements before them
+ * must be copied bit for bit. Tokens are V_STEP positions apart. K is 0. */
 static void check_partial_rotation(pb_ctx *ctx, pb_rope_pairing pairing)
 {
     float x[V_T][V_H][V_D], y[V_T][V_H][V_D], small[V_T][V_H][V_R], want[V_T][V_H][V_R];

@@ -1,4 +1,5 @@
-/* rows.h - pb_rope_rows, the arguments of either pass as a rotation of rows; every implementation computes this. */
+/* rows.h - pb_rope_rows: one struct for the arguments of the forward and of the backward pass. Every implementation
+ * works on it, because both passes rotate rows and differ only in the sign of the angle. */
 #ifndef PB_ROPE_ROWS_H
 #define PB_ROPE_ROWS_H
 #include "kernels/rope/rope.h"
@@ -7,7 +8,8 @@
 #define PB_ROPE_FN static inline
 #endif
 
-/* Rotates x into y, with sin multiplied by sign. Index 0 of the arrays is q (or dq), index 1 is k (or dk). */
+/* Describes a rotation of the rows x, written to y. sin is multiplied by `sign`. Index 0 of the arrays is q (or dq),
+ * index 1 is k (or dk). */
 typedef struct pb_rope_rows {
     const void *x[2];
     void *y[2];

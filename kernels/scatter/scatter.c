@@ -1,4 +1,4 @@
-/* scatter.c - adding one row to many: the reference and the description of the op. */
+/* scatter.c - scatter_add, which computes y[idx[s],:] += x for every s: the reference, and the pb_op descriptor. */
 #include "kernels/scatter/scatter.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static size_t ref_workspace(const void *args)
     return (size_t)a->R * sizeof(double);
 }
 
-/* Counts how often each row is in idx, and adds that multiple of x. */
+/* Counts how often idx names each row of y, and adds x times this count to the row. */
 static pb_status add_ref(pb_ctx *ctx, const void *args)
 {
     const pb_scatter_add_args *a = args;
@@ -29,15 +29,15 @@ static pb_status add_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first --------------------------------------------------------- */
 
 PB_FAST_DECLARE(pb_scatter_add)
 
 const pb_impl pb_scatter_add_cpu[] = {PB_FAST_IMPLS(pb_scatter_add){"ref", add_ref, .workspace = ref_workspace}, {0}};
 
-/* ---- op descriptor: checks, costs, implementations ------------------------------------------- */
+/* ---- op descriptor (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
-/* Axes: S: number of additions; R: rows of y; D: elements per row. */
+/* Axes of the shapes below: S: number of additions; R: rows of y; D: elements per row. */
 static const char axes[] = "SRD";
 static const pb_dims edge[] = {{5, 3, 7},        {40, 1, 4},    {1000, 13, 512}, {333, 50, 576}, {64, 64, 130},
                                {2000, 700, 516}, {17, 9, 1028}, {1, 5, 1},       {300, 4, 64},   {0}};

@@ -1,5 +1,5 @@
-/* scatter.cu - adds one row to many on a GPU; both implementations reduce in L2. Limited by L2's rate of f32 additions:
- * 4 D bytes per added row.
+/* scatter.cu - y[idx[s],:] += x on a GPU; both implementations reduce in L2. Limited by L2's rate of f32 additions: 4 D
+ * bytes per added row.
  *     red   a warp takes every n-th group of 32 additions. Its lanes hold up to 512 columns of x in registers. Each
  *           sends 16 bytes to neighbouring addresses, so that whole cache lines are written.
  *     bulk  (sm_90) a lane adds a whole row from shared memory with one TMA reduction. */
@@ -21,8 +21,8 @@ __device__ inline void reduce4(float *y, float4 x)
 #endif
 }
 
-/* Adds columns from `first` on. D is a multiple of 4; x and y are aligned to 16 bytes. Each lane
- * reads one of 32 indices. */
+/* Adds x to the listed rows, in up to STRIP columns from `first` on. D is a multiple of 4; x and y are aligned to 16
+ * bytes. Each lane reads one of 32 indices. */
 __global__ void __launch_bounds__(32 * WARPS) red_kernel(pb_scatter_add_args a)
 {
     const int lane = (int)threadIdx.x % 32, first = (int)blockIdx.y * STRIP;

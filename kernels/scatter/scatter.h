@@ -1,5 +1,5 @@
-/* scatter.h - adds one row to many rows. It measures the least cost of a scattered sum, and so gives the ceiling for
- * the backward pass of sparse attention.
+/* scatter.h - adds one row x to each of the rows of y that a list of indices names. It measures the least cost of a
+ * scattered sum, and so gives the ceiling for the backward pass of sparse attention.
  *
  *     y[idx[s]] += x      for every s of 0 .. S-1 with 0 <= idx[s] < R
  *

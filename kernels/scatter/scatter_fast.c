@@ -1,5 +1,5 @@
-/* scatter_fast.c - vectorised addition of one row to many. A thread owns STRETCH rows of y and reads all of idx, so
- * every row is summed in the order of idx. Limited by the caches: 8 D bytes per added row. */
+/* scatter_fast.c - computes y[idx[s],:] += x with SIMD. A thread owns STRETCH rows of y and reads all of idx, so every
+ * row is summed in the order of idx. Limited by the caches: 8 D bytes per added row. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/scatter/scatter.h"

@@ -1,4 +1,5 @@
-/* scatter_test.c - tests properties of scatter_add that the comparison with the reference does not test. */
+/* scatter_test.c - tests of scatter_add that the comparison with the reference does not cover: rows listed several
+ * times or never, no additions, errors. */
 #include "kernels/scatter/scatter.h"
 
 #include "tests/test.h"

@@ -1,4 +1,5 @@
-/* convert.h - converts the arguments of an MLA op to a pb_mla, the struct that the implementations use, and back. */
+/* convert.h - converts the arguments of sparse_mla and dense_mla to a pb_mla, the struct that their implementations
+ * use, and back. */
 #ifndef PB_MLA_CONVERT_H
 #define PB_MLA_CONVERT_H
 #include "kernels/sparse_mla/mla.h"

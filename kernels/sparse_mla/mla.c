@@ -1,5 +1,5 @@
-/* mla.c - shared by sparse_mla and dense_mla on the host: the reference in double precision, checks, costs, and
- * binding. */
+/* mla.c - the code on the host that sparse_mla and dense_mla share: the reference in double precision, checks, costs,
+ * and the inputs of tests. */
 #include "kernels/sparse_mla/mla.h"
 
 #include <math.h>
@@ -20,8 +20,8 @@ static double dot(const void *x, size_t at, const void *y, size_t to, int n, pb_
     return sum;
 }
 
-/* head_at: index of head h of token (b,i) in lse; times D or V, its first element in q or o. row_at: first element of a
- * row of kv. */
+/* head_at returns the index of head h of token (b,i) in lse; times D or V it is the head's first element in q or o.
+ * row_at returns the first element of a row of kv. */
 static size_t head_at(const pb_mla *p, int b, int i, int h) { return ((size_t)b * p->S + i) * p->H + h; }
 static size_t row_at(const pb_mla *p, int b, int row) { return ((size_t)b * p->S_kv + row) * p->D; }
 
@@ -135,7 +135,7 @@ size_t pb_mla_bwd_fast_workspace(const void *args)
            sizeof(float);
 }
 
-/* ---- shared by the descriptors of both families --------------------------------------------------------- */
+/* ---- checks and costs, for the descriptors of both families --------------------------------------------- */
 
 pb_status pb_mla_check(const char *op, const pb_mla *p, bool lists)
 {
@@ -194,13 +194,13 @@ pb_cost pb_mla_bwd_cost(const void *args)
     return (pb_cost){.flops = pairs(&p) * p.H * (6.0 * p.D + 4.0 * p.V), .bytes = traffic(&p, 2)};
 }
 
-/* ---- tensors ---------------------------------------------------------------------------------------------- */
+/* ---- tensors for tests and benchmarks --------------------------------------------------------------------- */
 
 /* Binds the inputs of both passes. */
 static pb_mla bind_inputs(pb_binder *b, const int *dim)
 {
     const double unit =
-        sqrt(3); /* [-unit, unit) has variance 1, as normalised q and kv have; then scores have it too */
+        sqrt(3); /* values in [-unit, unit) have variance 1, as normalised q and kv have; then scores have it too */
     pb_mla p = {.B = dim[0], .S = dim[1], .S_kv = dim[2], .H = dim[3], .D = dim[4], .V = dim[5]};
     p.dtype = b->dtype;
     p.scale = 1 / sqrtf((float)p.D);

@@ -1,5 +1,6 @@
-/* mla.h - shared by sparse_mla and dense_mla: one struct for the arguments of all four passes, and which keys a query
- * attends to. Internal to the two families; their interfaces are sparse_mla.h and dense_mla.h. */
+/* mla.h - shared by sparse_mla and dense_mla: one struct for the arguments of the forward and backward pass of both,
+ * and which keys a query attends to. Internal to the two families; their interfaces are sparse_mla.h and
+ * dense_mla.h. */
 #ifndef PB_MLA_H
 #define PB_MLA_H
 #include "kernels/engine/op.h"
@@ -73,7 +74,7 @@ PB_MLA_FN int pb_mla_dense_slots(int S_kv, int window) { return window > 0 && wi
         [PB_F32] = 1e-6, [PB_BF16] = 6e-3                                                                              \
     }
 
-/* Shared by the op descriptors (mla.c). args: pb_mla_fwd_args or pb_mla_bwd_args of mla_args.h. */
+/* Functions for the op descriptors of both families (mla.c). args: pb_mla_fwd_args or pb_mla_bwd_args of mla_args.h. */
 pb_status pb_mla_check(const char *op, const pb_mla *p, bool lists); /* lists: the op needs idx */
 pb_status pb_mla_fwd_ref(pb_ctx *ctx, const void *args);
 pb_status pb_mla_bwd_ref(pb_ctx *ctx, const void *args);
@@ -84,8 +85,8 @@ size_t pb_mla_bwd_fast_workspace(const void *args);
 pb_cost pb_mla_fwd_cost(const void *args);
 pb_cost pb_mla_bwd_cost(const void *args);
 
-/* Bind the tensors of a problem; dim begins with B, S, S_kv, H, D, V. The caller adds what determines the keys of a
- * query: lists, or causal and window. */
+/* Make the tensors of a problem; dim begins with B, S, S_kv, H, D, V. The keys of a query are not set: the caller adds
+ * idx (sparse_mla), or causal and window (dense_mla). */
 pb_mla pb_mla_fwd_bind(pb_binder *b, const int *dim);
 pb_mla pb_mla_bwd_bind(pb_binder *b, const int *dim);
 /* Overwrite inputs with values that make errors visible. Rows of kv that no query attends to become NaN and infinity,

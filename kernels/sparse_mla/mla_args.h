@@ -1,6 +1,6 @@
-/* mla_args.h - the arguments of both MLA families. A query attends to the rows of kv that its list names (sparse_mla.h)
- * or to a range of them (dense_mla.h). Fields marked `sparse` must be 0 for dense_mla, fields marked `dense` for
- * sparse_mla. */
+/* mla_args.h - the arguments of sparse_mla and dense_mla. A query attends to the rows of kv that its list names
+ * (sparse_mla.h) or to a range of them (dense_mla.h). Fields marked `sparse` must be 0 for dense_mla, fields marked
+ * `dense` for sparse_mla. */
 #ifndef PB_MLA_ARGS_H
 #define PB_MLA_ARGS_H
 #include "kernels/engine/op.h"

@@ -1,5 +1,5 @@
-/* mla_impls.cuh - the CUDA passes of both MLA families, one per source file; sparse_mla.cu and dense_mla.cu put them
- * into lists. */
+/* mla_impls.cuh - the CUDA passes that sparse_mla and dense_mla share, one per source file; sparse_mla.cu and
+ * dense_mla.cu put them into lists. */
 #ifndef PB_MLA_IMPLS_CUH
 #define PB_MLA_IMPLS_CUH
 #define PB_MLA_FN __host__ __device__ static inline

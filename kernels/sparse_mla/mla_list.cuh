@@ -1,18 +1,18 @@
-/* mla_list.cuh - PB_MLA_CUDA_LIST defines the lists of CUDA implementations of an MLA family, best first, with the
- * arguments that each accepts. */
+/* mla_list.cuh - PB_MLA_CUDA_LIST defines the lists of CUDA implementations of sparse_mla or dense_mla, best first,
+ * with the arguments that each accepts. */
 #ifndef PB_MLA_LIST_CUH
 #define PB_MLA_LIST_CUH
 #include "kernels/sparse_mla/mla_impls.cuh"
 #include "kernels/sparse_mla/convert.h"
 
-/* Runs a pass on op arguments, which OF converts to a pb_mla. */
+/* Runs RUN, a pass on a pb_mla, on the op's arguments; OF converts these to a pb_mla. */
 template <pb_mla (*OF)(const void *), pb_status (*RUN)(pb_ctx *, const pb_mla *)>
 static pb_status pb_mla_on(pb_ctx *ctx, const void *args)
 {
     const pb_mla p = OF(args);
     return RUN(ctx, &p);
 }
-/* Calls ASK, an `accepts` or `workspace` function of a pb_mla, on op arguments. */
+/* Calls ASK, an `accepts` or `workspace` function that takes a pb_mla, on the op's arguments; OF converts these. */
 template <class R, pb_mla (*OF)(const void *), R (*ASK)(const pb_mla *)> static R pb_mla_ask(const void *args)
 {
     const pb_mla p = OF(args);

@@ -1,4 +1,4 @@
-/* mla_ops.h - PB_MLA_OP defines one pass of an MLA family as an op: its descriptor and its list of CPU
+/* mla_ops.h - PB_MLA_OP defines one pass of sparse_mla or dense_mla as an op: its descriptor and its list of CPU
  * implementations. */
 #ifndef PB_MLA_OPS_H
 #define PB_MLA_OPS_H
@@ -10,8 +10,9 @@ PB_FAST_DECLARE(pb_mla_bwd)
 
 /* Defines op f_pass. lists: whether the family has key lists. The including file defines axes, edge, grid, device_grid
  * and
- *     static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)      sets what determines the keys of a query
- * Arguments after `lists` initialise further fields of the pb_op. */
+ *     static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
+ * which sets the key lists of p (sparse_mla), or its causal and window (dense_mla). Arguments after `lists` initialise
+ * further fields of the pb_op. */
 #define PB_MLA_OP(f, pass, lists, ...)                                                                                 \
     static pb_status pass##_check(const void *args)                                                                    \
     {                                                                                                                  \

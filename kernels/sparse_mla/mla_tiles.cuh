@@ -54,7 +54,7 @@ __device__ static inline void mla_load_slots(bf16 *tile, int *row, const pb_mla 
     }
 }
 
-/* Computes c = 16 rows of `a` times 8 rows of `b`, transposed, over DEPTH columns. */
+/* Computes c = A B^T over DEPTH columns. A: 16 rows at `a`; B: 8 rows at `b`. */
 template <int DEPTH>
 __device__ static inline void mla_dot(float (&c)[4], const bf16 *a, int lda, const bf16 *b, int ldb)
 {

@@ -1,4 +1,4 @@
-/* sparse_mla.c - the op descriptors of sparse_mla, and the key lists that its tests and benchmarks use. */
+/* sparse_mla.c - the pb_op descriptors of sparse_mla, and the key lists that its tests and benchmarks use. */
 #include "kernels/sparse_mla/sparse_mla.h"
 
 #include <limits.h>
@@ -7,9 +7,9 @@
 #include "kernels/sparse_mla/lists.h"
 #include "kernels/sparse_mla/mla_ops.h"
 
-/* ---- key lists ------------------------------------------------------------------------------------------ */
+/* ---- key lists for tests and benchmarks ----------------------------------------------------------------- */
 
-/* Rows to draw from without replacement: a permutation that every draw shuffles further. */
+/* The rows from which key lists are drawn without replacement: a permutation, which every list shuffles further. */
 typedef struct deck {
     int32_t *rows;
     int n;
@@ -80,7 +80,7 @@ static const int32_t *bind_lists(pb_binder *b, const pb_mla *p, enum list_kind k
     return bound;
 }
 
-/* ---- op descriptors: checks, costs, implementations ----------------------------------------------------- */
+/* ---- op descriptors (pb_op) and shapes ------------------------------------------------------------------ */
 
 static const char axes[] = "BSKHDVWl";
 /* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */

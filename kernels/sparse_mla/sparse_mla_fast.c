@@ -2,7 +2,7 @@
  * of kv are processed 64 at a time.
  *
  * Unmasked rows are collected before each tile, so masked slots cost nothing and their rows are not read. Scores are
- * stored as [row][head]: the softmax of PB_VLEN heads is one vector. All products are tile.h's. The sink is the initial
+ * stored as [row][head]: the softmax of PB_VLEN heads is one vector. All products use tile.h. The sink is the initial
  * state of the online softmax. In the backward pass a task has a fixed share of the tokens of a batch row and its own
  * sum of dkv; the sums are added in order, so the result does not depend on the number of threads. Limit: fma
  * throughput. */
@@ -208,7 +208,7 @@ static void bwd_load(const pb_mla *p, bwd_tiles *m, const heads *q, double *dsin
     }
 }
 
-/* Turns scores into p, and do.v into ds. */
+/* Replaces scores by weights p, and the products do.v by ds (formulas: sparse_mla.h). */
 static void bwd_weigh(const bwd_tiles *m, const heads *q, int n, float scale)
 {
     for (int h = 0; h < q->wide; h += PB_VLEN) {
@@ -221,7 +221,7 @@ static void bwd_weigh(const bwd_tiles *m, const heads *q, int n, float scale)
     }
 }
 
-/* Computes to[k][d] (+)= sum_h weight[k][h] x[h][d]. */
+/* Computes to[k][d] = sum_h weight[k][h] x[h][d], or += if `add`. */
 static void over_heads(const heads *q, const float *weight, int n, const float *x, size_t width, float *to, size_t ldto,
                        bool add)
 {

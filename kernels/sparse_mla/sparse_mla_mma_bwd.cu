@@ -64,8 +64,8 @@ __device__ inline void weigh_tile(head_tiles<G, DP, VP> &sm, const bf16 *kv, con
     }
 }
 
-/* Computes sum += the contribution of the heads to columns col .. col+15 of 32 rows of dkv, as 2 x 2 tiles of [16
- * rows][8 columns]. */
+/* Adds to `sum` what the heads contribute to columns col .. col+15 of 32 rows of dkv. sum: 2 x 2 tiles of [16 rows][8
+ * columns]. */
 template <int G, int DP, int VP>
 __device__ inline void add_heads(float (&sum)[2][2][4], const head_tiles<G, DP, VP> &sm, int col)
 {
@@ -97,12 +97,13 @@ __device__ inline void clear(float (&sum)[2][2][4])
     for (int e = 0; e < 16; e++) sum[e / 8][e / 4 % 2][e % 4] = 0;
 }
 
-/* row_of: row (of 32) of element e of sum[m][.]; col_of: column (of 16) of element e of sum[.][n]. */
+/* row_of returns the row (of 32) of element e of sum[m][.]; col_of returns the column (of 16) of element e of
+ * sum[.][n]. */
 __device__ inline int row_of(int m, int e) { return m * 16 + pb_mma_lane() / 4 + e / 2 * 8; }
 __device__ inline int col_of(int n, int e) { return n * 8 + pb_mma_lane() % 4 * 2 + e % 2; }
 
-/* Adds what the heads contribute to the rows of a tile to dkv [S_kv,D] of the batch row, by atomics. A masked slot adds
- * nothing, not even zeros. */
+/* Adds what the heads contribute to the rows of a tile to dkv [S_kv,D] of the batch row, with atomics. A masked slot
+ * adds nothing, not even zeros. */
 template <int G, int DP, int VP>
 __device__ inline void scatter(const head_tiles<G, DP, VP> &sm, const int *row, float *dkv, int D)
 {
@@ -118,7 +119,7 @@ __device__ inline void scatter(const head_tiles<G, DP, VP> &sm, const int *row, 
     }
 }
 
-/* Computes dq, and adds to dkv unless it is NULL. */
+/* Kernel dq_kernel computes dq. It also adds to dkv by atomics, unless dkv is NULL. */
 template <int G, int DP, int VP>
 __global__ __launch_bounds__(MLA_THREADS, 1) void dq_kernel(const pb_mla p, const float *delta, float *dkv, int blocks)
 {
@@ -226,7 +227,7 @@ pb_status dq_launch(pb_ctx *ctx, const pb_mla &p, const float *delta, float *dkv
                       sizeof(dq_smem<G, DP, VP>), p, delta, dkv, blocks);
 }
 
-/* dkv: f32 sums, for the scattered way of computing dkv; NULL selects the ordered way. */
+/* Enqueues the backward pass. dkv: f32 sums to which dq_kernel adds by atomics; NULL selects the ordered way. */
 template <int G, int DP, int VP> pb_status launch(pb_ctx *ctx, const pb_mla &p, const float *delta, float *dkv)
 {
     const int blocks = (p.H + 16 * G - 1) / (16 * G);

@@ -1,10 +1,10 @@
 /* sparse_mla_simt.cu - MLA without tensor cores: any shape with D up to 1024, f32 or bf16, f32 arithmetic; also delta
  * and dsink for all implementations.
  *
- * Forward and dq: a CTA of four warps computes one head of one token, 128 slots at a time; a warp computes a score, a
- * thread has columns of the output. dkv: a CTA of ROWS warps has ROWS rows of kv and loops over all queries in order.
- * It counts how often each of its rows is in each query's list, so it needs no atomics on values and the result is
- * deterministic. Limit: the rows are read from L2 once per head. */
+ * Kernels for the forward pass and dq: a CTA of four warps computes one head of one token, 128 slots at a time; a warp
+ * computes a score, a thread has columns of the output. Kernel for dkv: a CTA of ROWS warps has ROWS rows of kv and
+ * loops over all queries in order. It counts how often each of its rows is in each query's list, so it needs no atomics
+ * on values and the result is deterministic. Limit: the rows are read from L2 once per head. */
 #include "kernels/sparse_mla/mla_impls.cuh"
 
 namespace
@@ -35,7 +35,7 @@ template <class T> __device__ inline void load_row(float *to, const void *from, 
     for (int d = threadIdx.x; d < n; d += blockDim.x) to[d] = pb_to_f32(((const T *)from)[at + d]);
 }
 
-/* Computes to[d] = to[d] keep + sum_k weight[k] kv[row[k]][d] over n slots; masked slots are skipped. */
+/* Computes to[d] = to[d] * keep + sum_k weight[k] kv[row[k]][d] over n slots k; masked slots are skipped. */
 template <class T>
 __device__ inline void add_weighted_slots(float *to, float keep, const float *weight, const int *row, int n,
                                           const T *kv, int D, int columns)
@@ -168,7 +168,7 @@ template <class T> __global__ __launch_bounds__(32 * ROWS, 1) void dkv_kernel(co
             ((T *)p.dkv)[((size_t)b * p.S_kv + r0) * p.D + e] = pb_from_f32<T>((float)dkv[e / p.D][e % p.D]);
 }
 
-/* ---- delta and dsink ------------------------------------------------------------------------------------------ */
+/* ---- delta and dsink, for the backward pass of every implementation ------------------------------------------- */
 
 /* One warp per head computes delta and the head's term of dsink. Sums are double, because most of the sum over all
  * tokens cancels. With bf16, N = 8 products, each exact in f32, are first added in f32. N: elements per load. */

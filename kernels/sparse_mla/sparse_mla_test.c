@@ -7,7 +7,7 @@
 #include "kernels/dense_mla/dense_mla.h"
 #include "kernels/sparse_mla/convert.h"
 #include "kernels/sparse_mla/sparse_mla.h"
-#include "tests/mla_fixture.h"
+#include "tests/kernels/mla_fixture.h"
 
 static void both(pb_ctx *ctx, const pb_mla *p)
 {
@@ -54,7 +54,7 @@ static void check_fixture(pb_ctx *ctx)
 }
 static void pytorch_agrees(void **state) { on_each(*state, check_fixture); }
 
-/* ---- rel_diff, the measure of difference ------------------------------------------------------------ */
+/* ---- rel_diff, the measure of difference in DeepSeek's tests ---------------------------------------- */
 
 static void rel_diff_is_half_the_squared_l2(void **state)
 {
@@ -77,7 +77,7 @@ static void rel_diff_is_half_the_squared_l2(void **state)
     free(x), free(y);
 }
 
-/* ---- edges of the definition ------------------------------------------------------------------------- */
+/* ---- edge cases of the definition: no visible keys, extreme sinks, rows listed twice ----------------- */
 
 static int32_t nothing(const pb_mla *p, int b, int i, int w)
 {
@@ -160,8 +160,8 @@ static void check_duplicates(pb_ctx *ctx)
 }
 static void duplicates_count_twice(void **state) { on_each(*state, check_duplicates); }
 
-/* Two lists with the same rows: in_order, and `spread`: in another order, with masked slots before, between and after
- * the rows. */
+/* Two lists with the same rows: in_order() lists them densely; spread() lists them in another order, with masked slots
+ * before, between and after them. */
 static int32_t in_order(const pb_mla *p, int b, int i, int w)
 {
     (void)p;
@@ -183,8 +183,8 @@ static void check_order(pb_ctx *ctx)
 static void order_and_masked_slots_do_not_matter(void **state) { on_each(*state, check_order); }
 
 /* A list repeated four times gives the same result as the list once with a sink that is ln 4 lower. The repeated list
- * takes several tiles of rows, the other one. So this tests what a kernel must carry from tile to tile: queries,
- * running sums, cleared tiles. */
+ * takes several tiles of rows, the unrepeated one a single tile. So this tests what a kernel must carry from tile to
+ * tile: queries, running sums, cleared tiles. */
 enum { ONCE = 50, TIMES = 4 };
 static int32_t again(const pb_mla *p, int b, int i, int w) { return ((w % ONCE) * 3 + i + b) % (p->S_kv - 1); }
 

@@ -51,26 +51,27 @@ namespace
 {
 typedef __nv_bfloat16 bf16;
 enum { HEADS = 64, KEYS = 64, V = 512, THREADS = 384, MATH_REGS = 216, GATHER_REGS = 72 };
-enum { LEFT, RIGHT }; /* index of: output halves, the warpgroups that own them, the blocks of a pair */
+enum { LEFT, RIGHT }; /* index of an output half, of the warpgroup that owns it, and of a block in a pair */
 enum named_barrier { LEFT_SCORES_DONE = 1 /* see the top of the file */ };
 /* PANEL: elements of 64 columns of a tile. Each half of a block is loaded and freed in PARTS parts (1 or 2) of WIDE
  * panels; the last part of a block also has the columns from V on. */
 enum { PANEL = KEYS * 64, PANEL_BYTES = PANEL * 2, PARTS = 2, WIDE = V / 2 / 64 / PARTS, TILES = WIDE * 8 };
 
-/* The order in which the parts of block 1 are freed, loaded and read: the right half first. */
+/* Returns the part of block 1 that is freed, loaded and read as the n-th: the parts of the right half come first. */
 __device__ constexpr int second_part(int n) { return (n + PARTS) % (2 * PARTS); }
 
 template <int D> struct alignas(1024) shared {
     bf16 q[HEADS * D], k[2][KEYS * D];
     bf16 w[D == V ? 2 : 1][PANEL]; /* P1; at D 512 also P0 (at D 576 see left_weights) */
-    float2 state[2][HEADS];        /* per warpgroup and row: maximum and sum of weights (the sum: last pair only) */
+    float2 state[2][HEADS];        /* per warpgroup and row: maximum, and sum of weights (last pair only) */
     uint16_t seen[2][KEYS / 16];   /* per block: one bit per slot, 1: not masked */
-    alignas(4) bool moved[4];      /* per warp of `left`: the weights that it last published raised a maximum */
-    /* mbarriers, described at the top of the file; k_full and k_free are [block][part] */
+    alignas(4) bool moved[4];      /* per warp of `left`: true if its latest weights raised the maximum of a row */
+    /* mbarriers; the comment at the top of the file says who arrives, and what each completed phase means. k_full and
+     * k_free are [block][part]. */
     uint64_t q_full, q_free, k_full[2][2 * PARTS], k_free[2][2 * PARTS], w_full[2];
 
-    /* P0. At D 576 it overwrites the columns of K0 from V on, which only `left` reads, and only for S0. They are freed
-     * with the last part of K0. */
+    /* Returns the tile for P0, the weights of block 0. At D 576 it overwrites the columns of K0 from V on, which only
+     * `left` reads, and only for S0. These columns are freed with the last part of K0. */
     __device__ bf16 *left_weights(void) { return D == V ? w[D == V] : k[LEFT] + V / 64 * PANEL; }
 };
 
@@ -80,13 +81,13 @@ constexpr float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
  * nothing is rescaled. */
 constexpr float SLACK = 8;
 
-/* ---- tiles of a matrix product ------------------------------------------------------------------------------- */
+/* ---- tiles: 64 heads of one token, and the keys it attends to ------------------------------------------------ */
 
 struct tile {
     pb_mla_keys keys;
     int b, token, h, pairs; /* token: b S + i; h: first head; pairs: at least 1, even if every slot is masked */
 };
-/* The tile of number t. Dense causal attention: the last tokens attend to the most keys and come first. */
+/* Returns the tile with number t. Dense causal attention: the last tokens attend to the most keys and come first. */
 __device__ inline tile tile_of(int t, const pb_mla &p)
 {
     const int parts = (p.H + HEADS - 1) / HEADS, n = t / parts;
@@ -95,7 +96,7 @@ __device__ inline tile tile_of(int t, const pb_mla &p)
     return {keys, b, b * p.S + i, t % parts * HEADS, max(1, (keys.n + 2 * KEYS - 1) / (2 * KEYS))};
 }
 
-/* ---- gathering ----------------------------------------------------------------------------------------------- */
+/* ---- the role gather: loading rows of kv, and q -------------------------------------------------------------- */
 
 /* Which rows a lane copies: a warp copies rows 16 warp .. 16 warp + 15 of a block, four at a time with eight lanes per
  * row. This lane's row j is first + 4j, and it copies chunk `chunk` (16 bytes) of every panel. */
@@ -200,7 +201,7 @@ template <int D> __device__ void gather(shared<D> &sm, const CUtensorMap *map, c
     copy_commit(), copy_wait<0>();
 }
 
-/* ---- softmax ------------------------------------------------------------------------------------------------- */
+/* ---- online softmax, whose maximum both warpgroups share ----------------------------------------------------- */
 
 /* State of the online softmax of rows g and g+8 (g = lane/4), with scores in base 2. top: the reference maximum,
  * weights are 2^(score - top); sum: sum of the weights that this lane has computed. */
@@ -223,8 +224,8 @@ __device__ inline bool set_maximum(softmax &st, const float (&top)[2], float (&k
     return __any_sync(0xffffffffu, moved);
 }
 
-/* Turns scores into weights and updates the softmax. `seen`: one bit per column, 1: not masked; sl = scale log2(e) > 0.
- * Returns the result of set_maximum(). */
+/* Replaces the scores in s by weights and updates the softmax. `seen`: one bit per column, 1: not masked; sl = scale
+ * log2(e) > 0. Returns the result of set_maximum(). */
 __device__ inline bool weigh(float (&s)[8][4], uint64_t seen, softmax &st, float sl, float (&keep)[2])
 {
     if (seen != ~(uint64_t)0) {
@@ -293,7 +294,7 @@ __device__ inline bool adopt_other_maximum(softmax &st, const float2 *state, flo
     return set_maximum(st, top, keep);
 }
 
-/* ---- matrix products ----------------------------------------------------------------------------------------- */
+/* ---- matrix products: scores, and outputs -------------------------------------------------------------------- */
 
 /* This warpgroup's half of the outputs of this lane's rows, as [part][column tile][4]. */
 typedef float outputs[PARTS][TILES][4];
@@ -468,7 +469,7 @@ template <int D> __device__ void right(shared<D> &sm, const pb_mla &p, int total
             }
             barrier_wait(&sm.w_full[LEFT], parity);
             adopt_other_maximum(st, sm.state[LEFT], keep, sum);
-            if (*reinterpret_cast<const uint32_t *>(sm.moved)) { /* rare; the condition is equal in all four warps */
+            if (*reinterpret_cast<const uint32_t *>(sm.moved)) { /* a maximum was raised (rare); all four warps agree */
                 wgmma_wait<0>();
                 rescale(o, keep);
             }

@@ -74,13 +74,13 @@ template <int D> struct alignas(1024) shared {
     bf16 weight[PANEL], ds[PANEL];   /* P^T and dS^T: one row per key, one column per head */
     float lse2[HEADS], delta[HEADS]; /* lse2: lse * log2(e); infinite for heads from H on */
     int row[KEYS];                   /* row of kv of each slot of the tile, or -1 */
-    /* mbarriers, described at the top of the file. Part c of q and do is panels c and c + 4 (c = 3: also the last of
-     * q). */
+    /* mbarriers; the comment at the top of the file says who arrives, and what each completed phase means. Part c of q
+     * and do is panels c and c + 4; at D 576 part 3 of q also has the ninth panel. */
     uint64_t q_full, q_empty[PARTS], kv_full, kv_empty, weight_full, weight_empty;
 };
 
 #ifdef PB_SM90_CODE
-/* ---- assignment of work, and the producers --------------------------------------------------------------------- */
+/* ---- assignment of work, and the producer warps ---------------------------------------------------------------- */
 
 /* An item: heads h .. h + 63 of a token, and the keys it attends to. The last tokens, which attend to most keys under a
  * causal mask, come first. */
@@ -105,11 +105,11 @@ template <int D>
 __device__ inline void load_heads(shared<D> &sm, const maps &m, const task &a, int number, uint32_t parity)
 {
     const pb_mla &p = a.p;
-    asm volatile("" : "+r"(number)); /* computes the item again: producers have few registers */
+    asm volatile("" : "+r"(number)); /* makes the compiler compute `it` again, to save registers */
     const item it = item_of(number, a);
     const int warp = threadIdx.x / 32, local_head = threadIdx.x % HEADS;
-    /* Consumers read lse2 and delta of the item before for the last time before kv_empty, and gather() has waited for
-     * that, so they may be overwritten. */
+    /* lse2 and delta may be overwritten: consumers have read those of the previous item before they arrived at
+     * kv_empty, and gather() has waited for that. */
     if (warp >= 2) {
         const bool there = it.h + local_head < p.H;
         const size_t head = it.token * p.H + it.h + local_head;
@@ -180,7 +180,7 @@ template <int D> __device__ void produce(shared<D> &sm, const maps &m, const tas
     }
 }
 
-/* ---- matrix products ------------------------------------------------------------------------------------------- */
+/* ---- matrix products: scores, dq and dkv ----------------------------------------------------------------------- */
 
 /* Operand descriptors (K-major and MN-major) of the first byte of struct shared, and the byte offsets of its tiles. */
 template <int D> struct operand_offsets {
@@ -247,10 +247,10 @@ __device__ inline void start_dkv(float (&c)[8][4], const uint32_t (&own)[4][4], 
     wgmma_commit();
 }
 
-/* ---- weights --------------------------------------------------------------------------------------------------- */
+/* ---- weights P^T and their gradients dS^T ---------------------------------------------------------------------- */
 
-/* Address of register e of operand k in a panel with one row per key; `mine` is the address of this thread's first
- * pair, without the swizzle. */
+/* Returns the address of register e of operand k in a panel with one row per key; `mine` is the address of this
+ * thread's first pair, without the swizzle. */
 __device__ inline uint32_t *word_of(bf16 *mine, int k, int e)
 {
     const int lane = threadIdx.x % 32, chunk = k * 2 + e / 2, row = lane / 4;
@@ -307,7 +307,7 @@ __device__ inline void write_panel(bf16 *mine, const uint32_t (&w)[4][4])
     fence_async_shared();
 }
 
-/* ---- sums in global memory ------------------------------------------------------------------------------------- */
+/* ---- adding dkv to the sums in global memory ------------------------------------------------------------------- */
 
 __device__ inline void add4(float *to, float a, float b, float c, float d)
 {
@@ -345,7 +345,7 @@ __device__ inline void add_columns(const int (&even)[2], const int (&odd)[2], fl
     }
 }
 
-/* ---- consumers ------------------------------------------------------------------------------------------------- */
+/* ---- the two consumer warpgroups ------------------------------------------------------------------------------- */
 
 /* Registers that a consumer keeps over all tiles of an item. SETS: buffers of 64 columns of dkv, as registers allow. */
 template <int D> struct state {
@@ -356,7 +356,7 @@ template <int D> struct state {
     float *to;           /* this thread's columns of row 0 of the sums of dkv */
 };
 
-/* Turns scores into P^T (WG 0) or dS^T (WG 1) and returns when both are in shared memory. `tile` counts the CTA's
+/* Replaces the scores by P^T (WG 0) or dS^T (WG 1), and returns when both are in shared memory. `tile` counts the CTA's
  * tiles. */
 template <int D, int WG>
 __device__ inline void make_operands(state<D> &st, shared<D> &sm, const float (&s)[8][4], const bool (&there)[2],

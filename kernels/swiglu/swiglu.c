@@ -1,4 +1,4 @@
-/* swiglu.c - the gated activation: the references in double precision, and the descriptions of the two ops. */
+/* swiglu.c - SwiGLU: the references in double precision, and the pb_op descriptors of the two ops. */
 #include "kernels/swiglu/swiglu.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first --------------------------------------------------------- */
 
 PB_FAST_DECLARE(pb_swiglu_fwd)
 PB_FAST_DECLARE(pb_swiglu_bwd)
@@ -46,9 +46,9 @@ PB_FAST_DECLARE(pb_swiglu_bwd)
 const pb_impl pb_swiglu_fwd_cpu[] = {PB_FAST_IMPLS(pb_swiglu_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_swiglu_bwd_cpu[] = {PB_FAST_IMPLS(pb_swiglu_bwd){"ref", bwd_ref}, {0}};
 
-/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
-/* Axis y: 1: the backward pass also writes the activation. */
+/* Axis y of the shapes below: 1: the backward pass also writes the activation. */
 static const char axes[] = "BSIy";
 static const pb_dims edge[] = {
     {2, 3, 7, 1}, {1, 5, 1000}, {2, 2, 1536, 1}, {3, 3, 64}, {1, 1, 1, 1}, {2, 70, 33, 0}, {1, 130, 96, 1}, {0},
@@ -81,7 +81,7 @@ static pb_status bwd_check(const void *args)
     return check_sizes("swiglu_bwd", a->T, a->I);
 }
 
-/* The range is wide enough to saturate the sigmoid on both sides. */
+/* The range [-8,8) is wide enough to saturate the sigmoid on both sides. */
 static const void *bind_gu(pb_binder *b, size_t n) { return pb_in_range(b, "gu", b->dtype, n, -8, 8); }
 
 static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)

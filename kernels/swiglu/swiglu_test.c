@@ -1,4 +1,5 @@
-/* swiglu_test.c - tests properties of the gated activation that the comparison with the reference does not test. */
+/* swiglu_test.c - tests of SwiGLU that the comparison with the reference does not cover: known values, saturation of
+ * the sigmoid, outputs in place, large outputs, errors. */
 #include <string.h>
 
 #include "kernels/swiglu/swiglu.h"
@@ -55,7 +56,8 @@ static void backward_gives_the_activation_of_forward(void **state)
     assert_memory_equal(again, y, sizeof y);
 }
 
-/* Outputs large enough for streaming stores, compared with outputs in place, which are never streamed. */
+/* Outputs that are large enough for streaming stores must have the same bits as outputs written in place, which are
+ * never streamed. */
 static void large_outputs_are_equal(void **state)
 {
     const size_t t_ = 4400, i_ = 2048, n = t_ * i_;

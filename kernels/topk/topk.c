@@ -1,4 +1,4 @@
-/* topk.c - the reference, which sorts, and the descriptor with the kinds of rows that tests use. */
+/* topk.c - top-k lists: the reference, which sorts, the pb_op descriptor, and the kinds of rows that its tests use. */
 #include "kernels/topk/topk.h"
 
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ---------------------------------------------- */
+/* ---- CPU implementations, best first, and the workspace that each needs --------------------------------- */
 
 PB_FAST_DECLARE(pb_topk_fwd)
 
@@ -55,9 +55,9 @@ static size_t fwd_workspace(const void *args) { return pb_topk_fast_workspace(((
 const pb_impl pb_topk_fwd_cpu[] = {
     PB_FAST_IMPLS(pb_topk_fwd, .workspace = fwd_workspace){"ref", fwd_ref, .workspace = fwd_ref_workspace}, {0}};
 
-/* ---- op descriptor: checks, costs, implementations ------------------------------------------------------ */
+/* ---- op descriptor (pb_op): shapes, argument checks, inputs, costs -------------------------------------- */
 
-/* The kinds of rows of scores, axis l. */
+/* The kinds of rows of scores, selected by axis l of a shape. */
 enum row_kind {
     PLAIN,  /* uniform random values */
     TIES,   /* five distinct values, with zeros of both signs */

@@ -13,7 +13,7 @@
 
 static constexpr int TOPK_THREADS = 256, TOPK_WARPS = TOPK_THREADS / 32, TOPK_BINS = 2048;
 
-/* count: the histogram. warp, above, equal: counts per warp. bin, need: see topk_find(). */
+/* count: the histogram. warp, above, equal: counts of each warp. bin, need: the results of topk_find(). */
 struct topk_smem {
     unsigned count[TOPK_BINS];
     unsigned warp[TOPK_WARPS], above[TOPK_WARPS], equal[TOPK_WARPS];

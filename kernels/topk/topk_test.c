@@ -23,7 +23,7 @@ static void known_lists(void **state)
     expect(*state, score, 7, 9, (int32_t[]){0, 1, 2, 3, 4, 5, 6, -1, -1});
 }
 
-/* Among equal scores, the lower column is selected; 0 and -0 are equal. */
+/* Among equal scores, the one in the lower column is selected; 0 and -0 are equal. */
 static void ties_go_to_lower_columns(void **state)
 {
     static const float score[] = {1, 2, 1, -0.0f, 1, 0, 2, 0};

@@ -1,4 +1,4 @@
-/* uniform.c - seeded random values: the reference and the description of the op. */
+/* uniform.c - seeded random values: the reference, and the pb_op descriptor. */
 #include "kernels/uniform/uniform.h"
 
 #include "kernels/cpu/cpu.h"
@@ -20,16 +20,16 @@ static pb_status fill_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first --------------------------------------------------------- */
 
 PB_FAST_DECLARE(pb_uniform_fill)
 
 const pb_impl pb_uniform_fill_cpu[] = {PB_FAST_IMPLS(pb_uniform_fill){"ref", fill_ref}, {0}};
 
-/* ---- op descriptor: checks, costs, implementations ------------------------------------------- */
+/* ---- op descriptor (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
-/* Axes: S*D: number of values; f: index of the first value; m: 1: write master; r: as_bf16; c: 1: centre 1, half
- * 0.1. */
+/* Axes of the shapes below: S*D: number of values; f: index of the first value; m = 1: write master; r: the argument
+ * as_bf16; c = 1: centre 1 and half 0.1. */
 static const char axes[] = "SDfmrc";
 static const pb_dims edge[] = {
     {3, 7, 0, 1, 0, 0},     {1, 1, 5, 0, 0, 1},     {5, 1001, 12345, 1, 1, 1},

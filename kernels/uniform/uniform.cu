@@ -1,13 +1,13 @@
 /* uniform.cu - seeded random values on a GPU, one kernel launch: a thread generates 16 bytes of w and the corresponding
- * values of master. Limited by memory bandwidth: e bytes per value of size e, and 4 for master. On a GPU whose double
- * rate is half its float rate, the two 64-bit products and the double arithmetic cost about as much as the memory; on
- * other GPUs many times as much. */
+ * values of master. It writes e bytes per value of size e, and 4 for master. On a GPU whose double rate is half its
+ * float rate, the arithmetic of a value (two 64-bit products of the hash, and doubles) takes about as long as these
+ * writes; on other GPUs it takes many times as long and is the limit. */
 #include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/uniform/uniform.h"
 
-/* First computes the same number u in [0,1) as the host function pb_uniform (kernels/engine/bind.c), whose first step,
- * x = stream * 0xd134... + 0x9e37... + i, the caller has done. Then returns centre + half (2u - 1), as uniform.h states.
- * The _rn intrinsics prevent fusing the product and the sum. */
+/* First computes the same number u in [0,1) as the host function pb_uniform (kernels/engine/bind.c). The caller has
+ * done its first step, x = stream * 0xd134... + 0x9e37... + i. Then returns centre + half (2u - 1), as uniform.h states. The
+ * _rn intrinsics prevent fusing the product and the sum. */
 __device__ static inline float value(uint64_t x, double centre, double half)
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;

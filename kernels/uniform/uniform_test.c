@@ -1,4 +1,5 @@
-/* uniform_test.c - tests properties of the seeded values that the comparison with the reference does not test. */
+/* uniform_test.c - tests of the seeded values that the comparison with the reference does not cover: the generator is
+ * splitmix64, ranges of the sequence, distribution, no values. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

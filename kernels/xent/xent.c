@@ -1,4 +1,4 @@
-/* xent.c - masked cross-entropy: the references in double precision, and the descriptions of the two ops. */
+/* xent.c - masked cross-entropy: the references in double precision, and the pb_op descriptors of the two ops. */
 #include "kernels/xent/xent.h"
 
 #include <math.h>
@@ -64,7 +64,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
                                             .dtype = a->dtype});
 }
 
-/* ---- table of implementations, and the functions they call ----------------------------------- */
+/* ---- CPU implementations, best first --------------------------------------------------------- */
 
 PB_FAST_DECLARE(pb_xent_fwd)
 PB_FAST_DECLARE(pb_xent_bwd)
@@ -72,7 +72,7 @@ PB_FAST_DECLARE(pb_xent_bwd)
 const pb_impl pb_xent_fwd_cpu[] = {PB_FAST_IMPLS(pb_xent_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_xent_bwd_cpu[] = {PB_FAST_IMPLS(pb_xent_bwd){"ref", bwd_ref}, {0}};
 
-/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
+/* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
 static const char axes[] = "BSV";
 static const pb_dims edge[] = {
@@ -99,7 +99,7 @@ static pb_status bwd_check(const void *args)
     return check_sizes("xent_bwd", a->T, a->V);
 }
 
-/* Binds the mask: of every four tokens one has mask 0, one 0.5 and two have 1. The first token has mask 1. */
+/* Makes the mask: of every four tokens one has mask 0, one 0.5 and two have 1. The first token has mask 1. */
 static const float *bind_mask(pb_binder *b, size_t T)
 {
     float *mask = malloc((T + 1) * sizeof *mask);
@@ -150,7 +150,8 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Assumes that no token is masked, because the mask is in device memory. An exponential counts as one operation. */
+/* The cost assumes that no token is masked, because the mask is in device memory. An exponential counts as one
+ * operation. */
 static pb_cost fwd_cost(const void *args)
 {
     const pb_xent_fwd_args *a = args;

@@ -26,8 +26,8 @@ template <class T> struct xent {
     int V;
 };
 
-/* sum of exp(x - max). The empty sum is {-FLT_MAX, 0} and not {-Inf, 0}, so that a logit of -Inf adds
- * exp(-Inf) = 0. NaN propagates to sum. */
+/* Maximum and sum of exp(x - max) over some logits. The empty sum is {-FLT_MAX, 0} and not {-Inf, 0}, so that a logit
+ * of -Inf adds exp(-Inf) = 0. NaN propagates to sum. */
 struct row_sum {
     float max;
     double sum;
@@ -137,7 +137,7 @@ template <class unit> __device__ static inline void fill(typename unit::raw *dx,
     for (size_t k = threadIdx.x; k < n; k += THREADS) dx[k] = unit::pack(v);
 }
 
-/* ---- kernels that work on whole rows ---------------------------------------------------------------------------- */
+/* ---- implementation rows: one CTA per row ----------------------------------------------------------------------- */
 
 /* dlogits may be logits: the thread that overwrites an element is the only one that reads it. The target's logit is
  * read by all threads, before the barrier in block_merge. */
@@ -186,7 +186,7 @@ template <class T, bool VEC, bool GRAD> __global__ void __launch_bounds__(THREAD
     }
 }
 
-/* ---- resident --------------------------------------------------------------------------------------------------- */
+/* ---- implementation resident: a cluster of CTAs keeps a row in shared memory ------------------------------------ */
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define CLUSTERS 0 /* pb_cuda_has_sm90 prevents launching the kernel on these architectures */
@@ -272,7 +272,7 @@ template <class T, bool VEC> __global__ void __launch_bounds__(THREADS, 2) xent_
     cluster_wait();
 }
 
-/* ---- loss ------------------------------------------------------------------------------------------------------- */
+/* ---- the loss from the rows' nll -------------------------------------------------------------------------------- */
 
 __global__ static void __launch_bounds__(1024)
     xent_loss(const float *mask, const float *nll, const float *inv_count, float *loss, float *total, bool add, int T)

@@ -29,7 +29,7 @@ typedef struct pb_xent_fwd_args {
 } pb_xent_fwd_args;
 
 typedef struct pb_xent_bwd_args {
-    const void *logits; /* the inputs are those of the forward pass; this call computes the loss and the gradient */
+    const void *logits; /* inputs as in the forward pass; this call computes the loss and the gradient */
     const int32_t *target;
     const float *mask;
     const float *inv_count;

@@ -61,7 +61,8 @@ PB_INLINE row_sum sum_row(const void *logits, size_t row, size_t V, pb_dtype t)
     return (row_sum){max, vf_sum(s0 + s1)};
 }
 
-/* Writes k*softmax of the row. The caller then overwrites the element of the target. */
+/* Writes the row's gradient as if no token were the target: k*softmax. The caller then overwrites the element of the
+ * target. */
 PB_INLINE void write_gradient(const pb_xent_bwd_args *a, size_t row, row_sum s, float k, bool stream, pb_dtype t)
 {
     const float c = k / s.sum;
@@ -92,7 +93,7 @@ static inline void gradient_row(const pb_xent_bwd_args *a, size_t r, bool stream
     pb_store(a->dlogits, row + target, t, (double)k * (exp(x - (double)s.max) / (double)s.sum - 1));
 }
 
-/* Sums in the order of t, in double, so the result does not depend on the number of threads. */
+/* The loss is summed in the order of t, in double, so it does not depend on the number of threads. */
 static inline void sum_loss(const float *mask, const float *nll, float inv_count, int T, float *loss)
 {
     double sum = 0;

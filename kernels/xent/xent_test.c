@@ -1,4 +1,5 @@
-/* xent_test.c - tests properties of the masked cross-entropy that the comparison with the reference does not test. */
+/* xent_test.c - tests of the masked cross-entropy that the comparison with the reference does not cover: known values,
+ * extreme logits, masks, invalid targets, NaN, outputs in place, the loss scale, errors. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,7 +149,8 @@ static void nan_logits_make_the_loss_nan(void **state)
     }
 }
 
-/* A gradient large enough for streaming stores, compared with one in place, which is never streamed. */
+/* A gradient that is large enough for streaming stores must have the same bits as one written in place, which is never
+ * streamed. */
 static void large_gradients_are_equal(void **state)
 {
     const size_t t_ = 1100, v_ = 16384;

@@ -174,12 +174,12 @@ class Memory:
 # ---- rows ------------------------------------------------------------------------------------------------------
 
 class Rows:
-    """Appends rows of results.csv; scripts/peers/run fills in run_id, machine_id and process."""
+    """Appends rows of results.csv; scripts/peers/run fills in run_id, machine_id, host and process."""
 
     def __init__(self, path, note):
         self.columns = [c[1] for c in def_lines("bench/rows/columns.def", "COL")]
         self.metrics = {m[0]: m for m in def_lines("bench/rows/metrics.def", "METRIC")}
-        self.version = re.search(r'PB_BENCH_VERSION "(.*)"', (ROOT / "bench/rows/rows.h").read_text()).group(1)
+        self.version = re.search(r'PB_BENCH_VERSION "(.*)"', (ROOT / "bench/rows/row.h").read_text()).group(1)
         self.note, self.bad, self.path = note, 0, path
         if not path:
             self.write_header(sys.stdout)
@@ -197,7 +197,7 @@ class Rows:
         self.bad += status in ("failed", "wrong")
         row = dict(bench_version=self.version, run_id="peer", machine_id="unknown", process=0, key=key, metric=metric,
                    unit=self.metrics[metric][1], better=self.metrics[metric][2], value=f"{value:.9g}" if finite else "",
-                   samples=samples, status=status, note=self.note if note is None else note)
+                   samples=samples, status=status, note=self.note if note is None else note, commit="", host="")
         file = open(self.path, "a", newline="") if self.path else sys.stdout
         csv.DictWriter(file, self.columns, lineterminator="\n").writerow({c: row[c] for c in self.columns})
         file.flush()

@@ -1,4 +1,4 @@
-/* fuzz_checkpoint.c - libFuzzer on the reader of checkpoint.json:
+/* fuzz_checkpoint.c - fuzzes the reader of checkpoint.json with libFuzzer. To build and run it:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_checkpoint -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_checkpoint
  * Each input is read as it is, and again with its correct digest inserted, which random mutation would never
@@ -20,7 +20,7 @@ static void check_progress(const pb_progress *p)
 #undef X
 }
 
-/* A file name must not lead out of the checkpoint's folder. */
+/* Aborts if the name of an accepted file leads out of the checkpoint's folder. */
 static void check_file(const pb_index *x, const pb_index_file *f)
 {
     const size_t n = strlen(f->name);

@@ -1,5 +1,5 @@
-/* fuzz_gates.c - libFuzzer on the reader of gates.csv: accepted input must keep the guarantees of gates.h; refused
- * input must give one line of printable error.
+/* fuzz_gates.c - fuzzes the reader of gates.csv with libFuzzer: accepted input must keep the guarantees of gates.h;
+ * refused input must give one line of printable error. To build and run it:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_gates -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_gates */
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* fuzz_hf.c - libFuzzer on config.json and model.safetensors.index.json:
+/* fuzz_hf.c - fuzzes the readers of config.json and of model.safetensors.index.json with libFuzzer. To build and run
+ * it:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_hf -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_hf
  * Each input is read as both. If a config.json is accepted, the rotary tables of its model must be computable

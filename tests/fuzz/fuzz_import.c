@@ -1,5 +1,5 @@
-/* fuzz_import.c - libFuzzer on the importers: each input is read as the output of every supported tool. Rows that an
- * importer produces must be accepted by the reader of results.
+/* fuzz_import.c - fuzzes the importers with libFuzzer: each input is read as the output of every supported tool. Rows
+ * that an importer produces must be accepted by the reader of results. To build and run it:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_import -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_import */
 #include <stdint.h>

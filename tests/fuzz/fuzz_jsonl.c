@@ -1,4 +1,5 @@
-/* fuzz_jsonl.c - libFuzzer on conversations: each input is read as JSONL, with every template and mask.
+/* fuzz_jsonl.c - fuzzes the reader of conversations with libFuzzer: each input is read as JSONL, with every template
+ * and mask. To build and run it:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_jsonl -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_jsonl */
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* fuzz_safetensors.c - libFuzzer on the reader of safetensors files:
+/* fuzz_safetensors.c - fuzzes the reader of safetensors files with libFuzzer. To build and run it:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_safetensors -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_safetensors
  * Accepted input must keep the guarantees of safetensors.h; refused input must give one line of error. */

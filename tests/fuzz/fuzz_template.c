@@ -1,4 +1,4 @@
-/* fuzz_template.c - libFuzzer on chat templates:
+/* fuzz_template.c - fuzzes the chat template reader with libFuzzer. To build and run it:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_template -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_template
  * Input that begins with '{' is read as a tokenizer_config.json, any other as a chat_template.jinja. */

@@ -1,4 +1,4 @@
-/* fuzz_tokenizer.c - libFuzzer on tokenizers: arbitrary bytes as tokenizer.json and as text.
+/* fuzz_tokenizer.c - fuzzes the reader of tokenizer.json, encoding and decoding with libFuzzer. To build and run it:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_tokenizer -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_tokenizer
  * An input is a tokenizer.json, the byte 0xff (which no JSON contains), and a text. If the first part is empty, a

@@ -25,8 +25,8 @@ static inline const pb_gqa_acts *pb_gqa_layer(const pb_trainer *t, int layer) { 
 
 /* Output width of the product that computes q, k and v. */
 static inline int pb_qkv_width(const pb_geometry *g) { return (g->H + 2 * g->K) * g->d; }
-/* Pointers to q and k as attention reads them (after norm and RoPE), and the distance *ld between their tokens in
- * elements. */
+/* Sets *q and *k to the q and k that attention reads (after norm and RoPE), and *ld to the distance between their
+ * tokens in elements. */
 static inline void pb_attention_inputs(const pb_trainer *t, const pb_gqa_acts *a, void **q, void **k, size_t *ld)
 {
     const pb_geometry *g = &t->model.g;

@@ -45,18 +45,19 @@
 
 /* Intermediate results of an indexer. */
 typedef struct pb_v4_index {
-    /* [T,index_H*index_d] rotated queries; [T,2C_i+index_H] compressor values, gates, and weights of the heads */
+    /* q [T,index_H*index_d]: queries after RoPE. in [T,2C_i+index_H]: the columns of the compressor's values, of its
+     * gates and of the head weights, in this order. */
     void *q, *in;
     void *pooled, *k; /* [B,G,index_d] compressed rows before (pooled) and after (k) norm and RoPE */
-    float *rstd, *w;  /* [B,G] 1/rms of each pooled row, from the norm; [T,index_H] head weights in f32 */
+    float *rstd, *w;  /* rstd [B,G]: 1/rms of each pooled row, from the norm; w [T,index_H]: head weights in f32 */
     int32_t *pick;    /* [B,S,topk] selected compressed rows */
 } pb_v4_index;
 
 /* Activations that one layer keeps from the forward to the backward pass. */
 typedef struct pb_v4_acts {
-    void *latent;       /* [T,q_rank+d+2C] columns q_a, kv_a, a, z */
+    void *latent;       /* [T,q_rank+d+2C] outputs of the projections q_a, kv_a, a and z, column after column */
     void *qr;           /* [T,q_rank] */
-    void *q0, *q;       /* [T,H*d] before and after norm and RoPE */
+    void *q0, *q;       /* [T,H*d] queries before (q0) and after (q) norm and RoPE */
     float *rstd_latent; /* [T] */
     float *rstd_q;      /* [T,H] */
     float *rstd_kv;     /* [T] */
@@ -78,7 +79,8 @@ typedef struct pb_v4_list {
 
 /* Buffers for training the indexers. */
 typedef struct pb_v4_index_back {
-    /* [B,S,topk] attention mass; [B,S,topk] scores, then their gradients; [L] unweighted loss per layer */
+    /* mass [B,S,topk]: attention mass of the selected rows; score [B,S,topk]: their scores, then the gradients of the
+     * scores; loss [L]: unweighted loss per layer */
     float *mass, *score, *loss;
     void *dq, *dk, *din; /* gradients of pb_v4_index's q, k and in */
     float *dw;           /* gradient of pb_v4_index's w */
@@ -93,14 +95,15 @@ typedef struct pb_v4 {
     float *one; /* [1] the constant 1: the sink's gradient is computed as that of a linear layer with input 1 */
     pb_v4_list lists[PB_V4_RATIOS];
     int nlists;
-    void *wide, *normed; /* [T,H*d] RoPE^-1(o), in the backward pass dq; [T,d] key rows before RoPE */
+    void *wide, *normed; /* wide [T,H*d]: RoPE^-1(o), in the backward pass dq; normed [T,d]: key rows before RoPE */
     void *rows;          /* [B,S+G,d] kv before FP8; only with kv_qat */
     pb_v4_index index;   /* buffers of the indexer if it is not trained; otherwise each layer has its own */
     pb_v4_index_back index_back;
     void *dwide;                /* [T,H*d] */
     void *dlow, *dqr, *dlatent; /* gradients of low, qr and latent */
-    void *dkv, *drow;           /* gradient of kv; [T,d] a part of dkv after RoPE's backward */
-    float *dsink;               /* [H] */
+    /* dkv: gradient of kv; drow [T,d]: dkv of the token rows or of the compressed rows, after RoPE's backward */
+    void *dkv, *drow;
+    float *dsink; /* [H] */
 } pb_v4;
 
 static inline const pb_v4 *pb_v4_of(const pb_trainer *t) { return t->block_state; }
@@ -108,12 +111,13 @@ static inline const pb_v4_acts *pb_v4_layer(const pb_trainer *t, int layer) { re
 
 /* Dimensions of a layer for rows of S tokens. */
 typedef struct pb_v4_shape {
-    int ratio, G, S_kv; /* tokens per compressed row; compressed rows G = S/ratio; keys S_kv = S + G */
-    int C, width;       /* columns of the compressor's values; columns of latent */
-    int T, W;           /* entries of a key list for compressed rows; all its entries */
+    int ratio, G, S_kv; /* ratio: tokens per compressed row; G = S/ratio: compressed rows; S_kv = S + G: keys */
+    int C, width;       /* C: columns of the compressor's values; width: columns of latent */
+    int T, W;           /* entries per key list: T for compressed rows, W in all (window and compressed rows) */
     bool indexed;       /* true: the layer's indexer makes its key lists */
     int table;          /* RoPE table of the layer: PB_V4_PLAIN or PB_V4_COMPRESSED */
-    int step, index_C;  /* ratio, but 1 in layers without compressed rows; columns of the indexer's values */
+    /* step: ratio, or 1 in layers without compressed rows; index_C: columns of the indexer's values */
+    int step, index_C;
 } pb_v4_shape;
 pb_v4_shape pb_v4_shape_of(const pb_trainer *t, int layer, int S);
 /* The key lists [B,S,W] of a layer. */
@@ -130,7 +134,7 @@ typedef struct pb_v4_pass {
     pb_v4_shape s;
     pb_dtype dtype;
 } pb_v4_pass;
-/* The layer's indexer as the indexer ops take it. */
+/* Returns the struct that describes the layer's indexer to the indexer ops. */
 pb_indexer pb_v4_indexer(const pb_v4_pass *p);
 pb_v4_pass pb_v4_pass_of(pb_ctx *ctx, const pb_trainer *t, int layer);
 const pb_param *pb_v4_param(const pb_v4_pass *p, int id);

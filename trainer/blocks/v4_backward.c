@@ -14,7 +14,7 @@
 #include "kernels/sparse_mla/sparse_mla.h"
 #include "trainer/blocks/v4.h"
 
-/* dw = dy^T x for parameter `id`, the weight of the product y = x w^T. */
+/* Computes dw = dy^T x, the gradient of parameter `id`, which is the weight of the product y = x w^T. */
 static pb_status product_dw(const pb_v4_pass *p, int id, const void *dy, const void *x)
 {
     const pb_param *w = pb_v4_param(p, id);
@@ -28,7 +28,7 @@ static pb_status product_dw(const pb_v4_pass *p, int id, const void *dy, const v
                                                      .dtype = p->dtype});
 }
 
-/* dw = dy^T x and dx = dy w for parameter `id`. */
+/* Computes dw = dy^T x and dx = dy w, the gradients of parameter `id` and of the input in y = x w^T. */
 static pb_status product_back(const pb_v4_pass *p, int id, const void *dy, const void *x, void *dx)
 {
     const pb_param *w = pb_v4_param(p, id);
@@ -61,8 +61,8 @@ static pb_status norm_back(const pb_v4_pass *p, int id, const void *dy, const vo
                                                          .dtype = p->dtype});
 }
 
-/* Computes the gradient of o from dcur and stores it in v4.dwide. The forward pass applies RoPE^-1 to o, whose backward
- * is RoPE. */
+/* Computes the gradient of o from dcur and stores it in v4.dwide. The forward pass applies RoPE^-1 to o; the backward
+ * of RoPE^-1 is RoPE. */
 static pb_status output_back(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
@@ -161,8 +161,9 @@ static pb_status rotate_back(const pb_v4_pass *p, const void *dy, void *dx, int 
                                                    .dtype = p->dtype});
 }
 
-/* Backward of the compressor: from dc [B,G,D] to the gradients of the values (columns 0 to C-1 of dx) and gates
- * (columns C to 2C-1), both with rows ld apart as in x. Tokens that belong to no compressed row get gradient 0. */
+/* Backward of the compressor: computes from dc [B,G,D] the gradients of the values (columns 0 to C-1 of dx) and of the
+ * gates (columns C to 2C-1). Rows of x and of dx are ld elements apart. Tokens that belong to no compressed row get
+ * gradient 0. */
 static pb_status pool_back(const pb_v4_pass *p, int ape, const void *dc, void *x, void *dx, size_t ld, int C, int D)
 {
     const pb_trainer *t = p->t;

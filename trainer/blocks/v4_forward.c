@@ -22,7 +22,7 @@ static pb_status product(const pb_v4_pass *p, int id, const void *x, void *y)
                     .x = x, .w = w->w, .y = y, .T = p->t->T, .N = (int)w->rows, .K = (int)w->cols, .dtype = p->dtype});
 }
 
-/* y [rows,D] = RMSNorm(x) with the gain `id`; rows of x are ldx elements apart. */
+/* Computes y [rows,D] = RMSNorm(x) with parameter `id` as gain; rows of x are ldx elements apart. */
 static pb_status norm(const pb_v4_pass *p, int id, const void *x, size_t ldx, void *y, float *rstd, int rows, int D)
 {
     return pb_rmsnorm_fwd(p->ctx, &(pb_rmsnorm_fwd_args){.x = x,
@@ -59,8 +59,8 @@ static pb_status rotate_heads(const pb_v4_pass *p, void *q, int H, int D)
                                                    .dtype = p->dtype});
 }
 
-/* RoPE of n rows x [B,n,D] per sequence. Row i has the position of token i*step, which is the first token of compressed
- * row i for step = ratio. Sequences of y are `seq` elements apart (0: contiguous). */
+/* Applies RoPE to n rows x [B,n,D] per sequence. Row i has the position of token i*step, which is the first token of
+ * compressed row i for step = ratio. Sequences of y are `seq` elements apart (0: contiguous). */
 static pb_status rotate_rows(const pb_v4_pass *p, const void *x, void *y, int n, int D, int step, size_t seq)
 {
     return pb_rope_fwd(p->ctx, &(pb_rope_fwd_args){.q = x,

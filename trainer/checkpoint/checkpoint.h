@@ -21,7 +21,7 @@
 #include "trainer/data/dataset.h"
 #include "trainer/step/trainer.h"
 
-/* Counters that the host keeps in addition to the iteration. X(name, meaning) */
+/* Counters of a run that the host keeps in addition to the iteration. X(name, meaning) */
 #define PB_COUNTER_MAP(X)                                                                                              \
     X(tokens, "token positions that were trained on")                                                                  \
     X(samples, "conversations, or rows of a stream, that were trained on")                                             \

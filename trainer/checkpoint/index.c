@@ -10,7 +10,7 @@
 
 static const char format[] = "plumb checkpoint";
 enum { VERSION = 1 };
-/* The file ends with TAIL_HEAD, the 32 digits of its digest, and TAIL_END. */
+/* checkpoint.json ends with TAIL_HEAD, the 32 hexadecimal digits of its own digest, and TAIL_END. */
 #define TAIL_HEAD ", \"digest\": \""
 #define TAIL_END  "\"}\n"
 enum { TAIL = sizeof TAIL_HEAD - 1 + 32 + sizeof TAIL_END - 1 };

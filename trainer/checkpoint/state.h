@@ -7,7 +7,8 @@
 /* Writes the file and makes it durable. *data: size and digest of the tensor data, the last part of the file, computed
  * from the bytes that were downloaded from the device. Host syncs. */
 pb_status pb_state_write(pb_trainer *t, const pb_disk *disk, const char *path, pb_file_digest *data);
-/* EINVAL: a tensor is missing, unexpected, or of another shape or type; the message begins with `where`. */
+/* Checks the tensors of a state file. EINVAL: a tensor is missing, unexpected, or of another shape or type; the message
+ * begins with `where`. */
 pb_status pb_state_check(const char *where, const pb_safetensors *f, pb_trainer *t);
 /* Loads a file that pb_state_check has accepted. Host syncs. */
 pb_status pb_state_load(const pb_safetensors *f, pb_trainer *t);

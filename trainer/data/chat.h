@@ -17,7 +17,7 @@
 #include "trainer/data/jsonl.h"
 #include "trainer/tokenizer/tokenizer.h"
 
-/* X(enumerator, word on the command line) */
+/* The template families. X(enumerator, word on the command line) */
 #define PB_TEMPLATE_MAP(X)                                                                                             \
     X(BYTES, "bytes")                                                                                                  \
     X(CHATML, "chatml")                                                                                                \

@@ -66,7 +66,7 @@ static pb_status call_text(const chatml *x, const pb_tool_call *call, bool newli
     return pb_append_template(x->r, "}\n</tool_call>");
 }
 
-/* Qwen3's template splits <think>...</think> from the content if "reasoning_content" is absent. */
+/* Splits <think>...</think> from the content if "reasoning_content" is absent, as Qwen3's template does. */
 static void split_reasoning(const pb_message *m, pb_json_text *reasoning, pb_json_text *content)
 {
     static const char begin[] = "<think>", end[] = "</think>";

@@ -47,12 +47,12 @@ static inline pb_status pb_end_span(pb_rendered *r, size_t a, const pb_message *
 }
 
 static inline bool pb_is(pb_json_text t, const char *s) { return t.n == strlen(s) && !memcmp(t.p, s, t.n); }
-/* The first or the last occurrence of s in t; NULL: not found. */
+/* Returns the first or the last occurrence of s in t; NULL: not found. */
 const char *pb_find(pb_json_text t, const char *s, bool last);
 /* Removes newlines at the beginning (left) and at the end (right). */
 pb_json_text pb_strip_newlines(pb_json_text t, bool left, bool right);
 
-/* Renders chatml, bytes, qwen2.5 and qwen3. */
+/* Renders a conversation in the template chatml, bytes, qwen2.5 or qwen3. */
 pb_status pb_render_chatml(const pb_chat *chat, const pb_chat_options *o, pb_rendered *r);
 pb_status pb_render_llama3(const pb_chat *chat, pb_rendered *r);
 pb_status pb_render_deepseek_v4(const pb_chat *chat, const pb_chat_options *o, pb_rendered *r);

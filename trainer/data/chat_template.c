@@ -42,7 +42,8 @@ static const struct {
 };
 enum { PROBES = sizeof probes / sizeof *probes };
 
-/* Families that support more features come first: a plain conversation does not tell them from the simpler ones. */
+/* The families in the order in which they are tried. Qwen3 and Qwen2.5 come first, because ChatML would match the plain
+ * probes of their templates too. */
 static const struct {
     pb_template family;
     int defines;
@@ -62,7 +63,7 @@ static pb_status render(void *self, const pb_chat *chat)
     return pb_chat_render(chat, &t->o, &t->r);
 }
 
-/* Renders a probe with the model's own template. */
+/* Renders the probe `line`, a JSON conversation, with the model's own Jinja template, text[n]. */
 static pb_status render_jinja(const char *text, size_t n, json_t *variables, const char *line, pb_bytes *out)
 {
     json_error_t e;

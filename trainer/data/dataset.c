@@ -43,7 +43,7 @@ static pb_status split_last(pb_samples *s, size_t S)
     PB_TOK_ROOM(s->counted, s->counted_room, s->ids.n + pieces);
     PB_TOK_ROOM(s->first, s->first_room, s->n + pieces + 1);
     /* Piece k moves up by k tokens, because each piece repeats the last token of the piece before it. */
-    for (size_t k = pieces; k-- > 0;) { /* from the back: each piece moves up by k tokens */
+    for (size_t k = pieces; k-- > 0;) { /* from the last piece, so that no piece overwrites one that has not moved */
         const size_t from = a + k * S, to = from + k, len = (n - k * S < S ? n - k * S : S) + 1;
         memmove(s->ids.id + to, s->ids.id + from, len * sizeof *s->ids.id);
         memmove(s->counted + to, s->counted + from, len);
@@ -92,8 +92,8 @@ static bool wanted(reading *r)
     return (pb_uniform(c->seed ^ stream, r->conversations++) < c->held_out) == c->evaluation;
 }
 
-/* Counts the samples from `from` on, which are what was kept of a conversation. `counted`: the targets in them that
- * count. */
+/* Adds one kept conversation, whose samples are [from, s->n), to the counts. `counted`: number of targets in these
+ * samples that count in the loss. */
 static void count_kept(const reading *r, size_t from, size_t counted)
 {
     const pb_samples *s = &r->d->samples;
@@ -131,7 +131,7 @@ static pb_status take(void *self, const pb_chat *chat)
     return PB_OK;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------------- */
+/* ---- opening a data set ------------------------------------------------------------------------------ */
 
 static pb_status check(const pb_dataset_config *c)
 {

@@ -50,10 +50,10 @@ typedef struct pb_dataset_config {
     pb_chat_options chat;
     pb_mask_type mask;
     pb_bad_lines bad_lines;
-    pb_long long_ones; /* PB_LONG_SPLIT with PB_PACK_STREAM, where no conversation is too long */
+    pb_long long_ones; /* with PB_PACK_STREAM it has no effect and must be PB_LONG_SPLIT */
     int S;             /* tokens per row, >= 1 */
     pb_pack pack;
-    double min_counted; /* share of a row's targets, 0 to 1; 0 without PB_PACK_STREAM */
+    double min_counted; /* PB_PACK_STREAM: least share of loss tokens in a row, 0 to 1; otherwise 0 */
     int align;          /* conversations begin at multiples of this position (pb_sample_align); 0 or 1 in a stream */
     uint64_t seed;
     /* The fraction of the conversations that is held out for evaluation, drawn from the seed; 0 <= held_out < 1. */
@@ -64,13 +64,14 @@ typedef struct pb_dataset_config {
 typedef struct pb_dataset_counts {
     pb_jsonl_counts lines;
     size_t cut, split, dropped; /* conversations longer than a row, by what happened to them */
-    size_t empty;               /* left out, because no target in them counts */
-    size_t elsewhere;           /* in the part of the held_out split that is not read */
-    size_t kept;                /* lines.samples = kept + dropped + empty + elsewhere */
-    /* In the kept conversations: positions, and targets that count. In a stream the first token of a conversation is
-     * such a target too, if it counts. */
+    size_t empty;               /* conversations left out, because they have no loss token */
+    size_t elsewhere;           /* conversations in the part of the held_out split that is not read */
+    size_t kept;                /* conversations kept: lines.samples = kept + dropped + empty + elsewhere */
+    /* tokens: positions of the kept conversations; counted: their targets that count in the loss. In a stream, the
+     * first token of a conversation is also a target. */
     size_t tokens, counted;
-    size_t passed_over; /* windows of epoch 0 that are no rows */
+    /* stream: windows of S tokens of epoch 0 that are not rows, because they have too few loss tokens */
+    size_t passed_over;
 } pb_dataset_counts;
 
 typedef struct pb_data_position { /* the next row to draw; stored in a checkpoint */
@@ -87,19 +88,19 @@ typedef struct pb_rows { /* arrays of the caller, [B,S] each */
 typedef struct pb_dataset pb_dataset;
 
 /* Reads and encodes the whole file. The tokenizer is used only during the call. *counts is filled in any case. EPATH,
- * EIO, EINVAL, EFORMAT as pb_jsonl_read; EINVAL also if `cfg` is invalid, or if no conversation with a target that
- * counts, or no window of epoch 0, is left. ENOMEM. */
+ * EIO, EINVAL, EFORMAT as pb_jsonl_read; EINVAL also if `cfg` is invalid, if no conversation with a loss token is left,
+ * or if no window of epoch 0 becomes a row. ENOMEM. */
 pb_status pb_dataset_open(const char *path, pb_tokenizer *t, const pb_dataset_config *cfg, pb_dataset_counts *counts,
                           pb_dataset **out);
 void pb_dataset_close(pb_dataset *d); /* NULL is allowed */
-/* Number of rows in the current epoch, at least 1. Epochs differ, because each is packed anew. An epoch of a stream
- * that would have no row has the order of epoch 0. */
+/* Number of rows in the current epoch, at least 1. It differs between epochs, because each epoch is packed anew. An
+ * epoch of a stream in which no window has enough loss tokens uses the order of epoch 0. */
 size_t pb_dataset_rows(const pb_dataset *d);
 
 /* Draws the next B rows. Cannot fail: pb_dataset_open allocates all memory. */
 void pb_dataset_next(pb_dataset *d, int B, const pb_rows *out);
-/* Batch number `index` of the current epoch, which repeats from its first row: row b of the batch is row
- * (index*B + b) mod pb_dataset_rows. The position does not change. */
+/* Fills batch number `index` of the current epoch: row b of the batch is row (index*B + b) mod pb_dataset_rows of the
+ * epoch. The position of pb_dataset_next does not change. */
 void pb_dataset_batch(const pb_dataset *d, int B, size_t index, const pb_rows *out);
 /* Makes rows first..B-1 of `out` empty: no position counts. With it a batch can hold the rest of an epoch without
  * drawing from the next epoch, which may have another number of rows. */

@@ -1,11 +1,12 @@
-/* dataset_rows.c - plans the rows of an epoch, fills them, and keeps the position. */
+/* dataset_rows.c - decides which samples form each row of an epoch, writes rows into batches, and keeps the position of
+ * the next row. */
 #include "kernels/engine/bind.h"
 #include "trainer/data/dataset_impl.h"
 
 enum { OPEN_ROWS = 64 };
 #define NONE SIZE_MAX
 
-/* ---- order ------------------------------------------------------------------------------------------ */
+/* ---- the random order of the samples ---------------------------------------------------------------- */
 
 /* Fills `order` with 0..n-1 in an order drawn from the seed (Fisher-Yates). */
 static void shuffle(size_t *order, size_t n, uint64_t seed)
@@ -18,21 +19,22 @@ static void shuffle(size_t *order, size_t n, uint64_t seed)
     }
 }
 
-/* ---- rows of whole conversations ---------------------------------------------------------------------- */
+/* ---- packing whole conversations into rows ------------------------------------------------------------ */
 
 typedef struct open_row {
     size_t head, tail; /* first and last sample, linked by next[] */
     size_t used;
 } open_row;
 
-/* The first aligned position at or after `used`: where the next conversation may begin. */
+/* Returns the first aligned position at or after `used`, where the next conversation may begin. */
 static size_t begin_after(const pb_dataset *d, size_t used)
 {
     const size_t align = d->cfg.align > 1 ? (size_t)d->cfg.align : 1;
     return (used + align - 1) / align * align;
 }
 
-/* The fullest open row that has room for a sample of `need` positions; `open` if no row has. */
+/* Returns the index of the fullest of `open` rows that has room for a sample of `need` positions; `open` if none
+ * has. */
 static size_t best_fit(const pb_dataset *d, const open_row *rows, size_t open, size_t need)
 {
     const size_t S = (size_t)d->cfg.S;
@@ -73,9 +75,9 @@ static void plan_whole(pb_dataset *d)
     while (open) close_row(d, rows, &open, 0);
 }
 
-/* ---- rows of a stream --------------------------------------------------------------------------------- */
+/* ---- cutting the stream into rows --------------------------------------------------------------------- */
 
-/* The token that follows in the stream. */
+/* Returns the token that follows `at` in the stream. */
 static pb_token_at following(const pb_dataset *d, pb_token_at at)
 {
     const pb_samples *s = &d->samples;
@@ -102,7 +104,7 @@ static void plan_stream(pb_dataset *d)
     }
 }
 
-/* ---- an epoch ------------------------------------------------------------------------------------------- */
+/* ---- planning the rows of an epoch ---------------------------------------------------------------------- */
 
 static void plan_order(pb_dataset *d, uint64_t epoch)
 {
@@ -118,9 +120,9 @@ void pb_dataset_plan(pb_dataset *d)
     if (!d->rows) plan_order(d, 0);
 }
 
-/* ---- filling -------------------------------------------------------------------------------------------- */
+/* ---- writing a row into a batch ------------------------------------------------------------------------- */
 
-/* Writes element i of the arrays. `start` and `pos` count from the first position of the row. */
+/* Writes element i of all arrays of `out`. `start` and `pos` count from the first position of the row. */
 static void put(const pb_rows *out, size_t i, int32_t id, int32_t target, float mask, size_t start, size_t pos)
 {
     out->ids[i] = id;
@@ -137,7 +139,8 @@ static void fill_gap(size_t row, size_t from, size_t to, const pb_rows *out)
     for (size_t at = from; at < to; at++) put(out, row + at, 0, 0, 0, at, 0);
 }
 
-/* Writes the samples from `first` on, and padding after them. Returns the positions they use. */
+/* Writes a row of whole conversations: the samples linked by next[] from `first` on, and padding after them. Returns
+ * the number of positions that the samples use. */
 static size_t fill_whole(const pb_dataset *d, size_t first, size_t row, const pb_rows *out)
 {
     const pb_samples *s = &d->samples;
@@ -153,7 +156,7 @@ static size_t fill_whole(const pb_dataset *d, size_t first, size_t row, const pb
     return at;
 }
 
-/* Writes S positions of the stream. Returns S. */
+/* Writes a row of a stream: the S positions from `at` on. Returns S. */
 static size_t fill_window(const pb_dataset *d, pb_token_at at, size_t row, const pb_rows *out)
 {
     const pb_samples *s = &d->samples;

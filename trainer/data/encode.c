@@ -22,8 +22,8 @@ static const pb_span *last_assistant(const pb_rendered *r)
     return NULL;
 }
 
-/* For the masks assistant, last_assistant and response: the bytes of a message's span whose tokens are loss tokens.
- * Empty range: none. */
+/* Returns the bytes of a message's span whose tokens are loss tokens, for the masks assistant, last_assistant and
+ * response. An empty range: no loss tokens. */
 static pb_range named(pb_mask_type type, const pb_span *s, const pb_span *last)
 {
     const pb_range none = {0};
@@ -32,7 +32,7 @@ static pb_range named(pb_mask_type type, const pb_span *s, const pb_span *last)
     return (pb_range){(uint32_t)s->a, (uint32_t)(type == PB_MASK_RESPONSE ? s->content_end : s->b)};
 }
 
-/* For the masks all and all_but_system: true if token t is not a loss token because of this message's span. */
+/* True if token t is not a loss token because of this message's span, for the masks all and all_but_system. */
 static bool excluded(const pb_span *s, pb_mask_type type, pb_range t)
 {
     const bool out = !s->in_loss || (type == PB_MASK_ALL_BUT_SYSTEM && s->role == PB_CHAT_SYSTEM);

@@ -17,7 +17,7 @@ static json_t *lookup(const pb_jinja *j, const char *name)
     return json_object_get(j->context, name);
 }
 
-/* ---- operands of expressions -------------------------------------------------------------------------- */
+/* ---- parsing the operands of expressions -------------------------------------------------------------- */
 
 enum { ARGUMENTS = 8 };
 typedef struct arguments {
@@ -229,7 +229,7 @@ static pb_status postfix(pb_jinja *j, json_t **out)
     return PB_OK;
 }
 
-/* ---- operators, from the highest precedence to the lowest --------------------------------------------- */
+/* ---- parsing the operators, from the highest precedence to the lowest --------------------------------- */
 
 static pb_status unary(pb_jinja *j, json_t **out)
 {

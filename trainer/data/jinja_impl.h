@@ -22,8 +22,8 @@ typedef enum pb_jinja_kind {
 
 typedef struct pb_jinja_token {
     pb_jinja_kind kind;
-    size_t at, n; /* RAW, NAME, TEXT: texts.p[at..at+n), NUL-terminated */
-    int value;    /* INT: the number; SIGN: the character or packed pair */
+    size_t at, n; /* text of a RAW, NAME or TEXT token: texts.p[at..at+n), NUL-terminated */
+    int value;    /* INT token: the number; SIGN token: its character or PB_JINJA_TWO */
 } pb_jinja_token;
 
 typedef struct pb_jinja_tokens {
@@ -36,8 +36,8 @@ void pb_jinja_tokens_free(pb_jinja_tokens *t);
 
 enum { PB_JINJA_SCOPES = 16, PB_JINJA_DEPTH = 64, PB_JINJA_STEPS = 200000, PB_JINJA_BYTES = 1 << 24 };
 
-/* Values are JSON values; NULL is Jinja's undefined. The array `made` owns every value that the rendering creates,
- * until the rendering ends. So expressions pass values as borrowed references. */
+/* State of a rendering. Values of expressions are JSON values; NULL is Jinja's undefined. The array `made` owns every
+ * value that the rendering creates, until the rendering ends. So expressions pass values as borrowed references. */
 typedef struct pb_jinja {
     pb_jinja_tokens tokens;
     size_t at;           /* index of the next token */
@@ -75,7 +75,8 @@ pb_status pb_jinja_print(json_t *v, pb_bytes *out);
 /* Parses and evaluates an expression. `ternary` false: stops before an `if`, as in the head of a for loop. *out is NULL
  * in code that is not executed (skipping > 0). */
 pb_status pb_jinja_expression(pb_jinja *j, bool ternary, json_t **out);
-/* jinja_calls.c: x.name(a, ...), x | name(a, ...), x is name. EFORMAT: not supported. */
+/* The method x.name(a, ...), the filter x | name(a, ...) and the test x is name, in jinja_calls.c. n: number of
+ * arguments a. EFORMAT: not supported. */
 pb_status pb_jinja_method(pb_jinja *j, json_t *x, const char *name, json_t **a, size_t n, json_t **out);
 pb_status pb_jinja_filter(pb_jinja *j, json_t *x, const char *name, json_t **a, size_t n, json_t **out);
 pb_status pb_jinja_test(json_t *x, const char *name, bool *out);

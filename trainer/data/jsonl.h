@@ -19,7 +19,7 @@
 
 enum { PB_JSONL_LINE = 1 << 24, PB_JSONL_KEPT = 8 };
 
-/* X(enumerator, word on the command line, meaning) */
+/* Treatment of malformed lines. X(enumerator, word on the command line, meaning) */
 #define PB_BAD_LINES_MAP(X)                                                                                            \
     X(FAIL, "fail", "the first bad line is an error")                                                                  \
     X(SKIP, "skip", "bad lines are skipped and counted")

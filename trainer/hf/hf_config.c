@@ -13,7 +13,7 @@
 enum { MOST_WIDTH = 1 << 22, MOST_LAYERS = 1000, MOST_HEADS = 4096, MOST_HEAD = 512, REQUIRED = -1 };
 
 typedef struct reader {
-    const char *path, *in; /* file name; prefix of a key in messages: "" or "rope_scaling." */
+    const char *path, *in; /* path: file name; in: prefix of a key in messages, "" or "rope_scaling." */
     json_t *o;
 } reader;
 

@@ -27,8 +27,8 @@ pb_status pb_hf_config_open(const char *dir, pb_hf_config *out);
  * out->name. */
 pb_status pb_hf_config_parse(const char *where, const void *text, size_t n, const char *name, pb_hf_config *out);
 
-/* EFORMAT: the family's configuration cannot express this geometry: biases or q/k norms differ from those of the
- * family, or it is a V4 model. The message begins with `dir`. */
+/* Checks that config.json can express a geometry. EFORMAT: biases or q/k norms differ from those of the family, or it
+ * is a V4 model. The message begins with `dir`. */
 pb_status pb_hf_config_check(const pb_geometry *g, const char *dir);
 /* Checks the geometry and atomically writes dir/config.json. pb_hf_config_open and transformers 4 and 5 read the same
  * geometry and dtype from it. EFORMAT as pb_hf_config_check; EPATH, EIO, ENOMEM. */

@@ -75,7 +75,8 @@ static void list_unused(loader *l)
 
 /* ---- converting tensors into device memory -------------------------------------------------------------- */
 
-/* Intersects elements [first, first+n) of the parameter with this tensor: [*from, *to). False: empty. */
+/* Intersects elements [first, first+n) of the parameter with the elements in this tensor; the intersection is [*from,
+ * *to). False: it is empty. */
 static bool overlap(const part *x, size_t first, size_t n, size_t *from, size_t *to)
 {
     const size_t end = x->first + x->t->n;

@@ -13,7 +13,7 @@ typedef struct writer {
     pb_model *m;
     pb_st_writer *file;
     void *raw;    /* [room] elements of the largest dtype: host buffer for downloaded data and for data to append */
-    float *wide;  /* [room] a chunk in f32 */
+    float *wide;  /* [room] the current chunk in f32 */
     float *a, *b; /* the adapter of the current tensor: [R,in], [out,R] */
     float *dense; /* [room + 2 blocks] device memory for dequantised NF4 */
     size_t room;  /* elements of the largest chunk */
@@ -75,7 +75,7 @@ static pb_status read_adapter(writer *w, const pb_param *a, const pb_param *b)
 
 /* ---- merging adapters --------------------------------------------------------------------------------- */
 
-/* wide [rows,cols] += alpha/rank B A, for `rows` rows of the tensor starting at `row`. */
+/* w->wide [rows,cols] += alpha/rank B A, for `rows` rows of the tensor starting at `row`. */
 static void add_adapter(const writer *w, size_t row, size_t rows, size_t cols)
 {
     const size_t R = (size_t)w->m->cfg.rank;

@@ -12,6 +12,7 @@
 #define PB_PEFT_NORM1 "input_layernorm"
 #define PB_PEFT_NORM2 "post_attention_layernorm"
 
-/* Lists the adapter tensors, and the norm gains if asked for, layer by layer. The caller frees out->at. */
+/* Lists the adapter tensors layer by layer, with the gains of the first and second norms if norm1 and norm2 are true.
+ * The caller frees out->at. */
 pb_status pb_peft_tensors(const pb_model *m, bool norm1, bool norm2, pb_hf_list *out);
 #endif

@@ -19,7 +19,7 @@
 
 enum { PB_ST_MAX_DIMS = 8, PB_ST_MAX_HEADER = 100000000 };
 
-/* X(enumerator and name in the file, bytes per element) */
+/* The element types. X(enumerator and name in the file, bytes per element) */
 #define PB_ST_DTYPE_MAP(X)                                                                                             \
     X(F64, 8)                                                                                                          \
     X(F32, 4)                                                                                                          \
@@ -46,14 +46,15 @@ typedef enum pb_st_dtype {
 size_t pb_st_dtype_size(pb_st_dtype t);
 const char *pb_st_dtype_name(pb_st_dtype t);
 
-/* ---- reading files --------------------------------------------------------------------------------- */
+/* ---- reading safetensors files --------------------------------------------------------------------- */
 
 typedef struct pb_st_tensor {
-    const char *file, *name; /* path of its file, and its name; valid until the file is closed */
+    /* file: path of the tensor's file; name: name of the tensor; both valid until the file is closed */
+    const char *file, *name;
     pb_st_dtype dtype;
     int dims;
     size_t shape[PB_ST_MAX_DIMS];
-    size_t n, bytes;           /* number of elements; n * element size */
+    size_t n, bytes;           /* n: number of elements; bytes: n * element size */
     const unsigned char *data; /* [bytes], may be unaligned */
 } pb_st_tensor;
 
@@ -86,7 +87,7 @@ pb_status pb_st_convert(const pb_st_tensor *t, size_t first, size_t n, pb_dtype 
  * file's pages do not count as memory of this process. EIO: the file has become shorter, or cannot be read. */
 pb_status pb_st_load(const pb_safetensors *f, const pb_st_tensor *t, size_t first, size_t n, pb_dtype to, void *out);
 
-/* ---- writing files --------------------------------------------------------------------------------- */
+/* ---- writing safetensors files --------------------------------------------------------------------- */
 
 typedef struct pb_st_entry {
     const char *name;

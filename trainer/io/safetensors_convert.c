@@ -51,7 +51,7 @@ static void floats(const unsigned char *p, pb_st_dtype from, size_t n, pb_dtype 
     for (size_t i = 0; i < n; i++) ((uint16_t *)out)[i] = pb_f32_to_bf16(wide[i]);
 }
 
-/* Returns false if a value does not fit. */
+/* Converts n integers of any supported type to int32. Returns false if a value does not fit. */
 static bool integers(const unsigned char *p, pb_st_dtype from, size_t n, int32_t *out)
 {
     for (size_t i = 0; i < n; i++) {

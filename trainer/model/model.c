@@ -141,7 +141,7 @@ static pb_status allocate(pb_model *m)
 
 /* ---- initial values of the parameters ------------------------------------------------------------- */
 
-/* Centre and half width of the uniform distribution of a parameter's initial values. */
+/* Sets the centre and half width of the uniform distribution of a parameter's initial values. */
 static void distribution(const pb_model *m, const pb_param *p, double *centre, double *half)
 {
     *centre = p->kind == PB_KIND_GAIN ? 1 : 0;
@@ -169,7 +169,7 @@ static uint64_t stream_of(const pb_model *m, const pb_param *p)
 /* True if a parameter is initialised randomly. */
 static bool drawn(const pb_model *m, const pb_param *p) { return !m->cfg.blank || p->kind == PB_KIND_ADAPTER; }
 
-/* Fills `dense`, which is p->w, or scratch memory when p is quantised afterwards. */
+/* Fills `dense` with a parameter's initial values. `dense` is p->w, or scratch memory if p is quantised afterwards. */
 static pb_status draw(pb_model *m, const pb_param *p, void *dense)
 {
     const bool vector = p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS;

@@ -23,9 +23,11 @@ typedef enum pb_family {
  * consecutive tokens; the ratio differs between layers. */
 enum { PB_V4_RATIOS = 8 };
 typedef struct pb_v4_geometry {
-    int q_rank, o_rank, groups;    /* ranks of the low-rank products of q and of the output; groups of the latter */
-    int rope;                      /* elements of a head that RoPE rotates: the last ones */
-    int window;                    /* sliding window: latest tokens that a query sees uncompressed, itself included */
+    /* q_rank, o_rank: ranks of the low-rank products of q and of the output; groups: groups of the output's */
+    int q_rank, o_rank, groups;
+    int rope; /* number of elements of a head that RoPE rotates, which are the last ones */
+    /* sliding window: number of latest tokens (the query's own included) whose keys are not compressed */
+    int window;
     int index_H, index_d, topk;    /* the indexer's heads, head size, and number of compressed rows it selects */
     double compress_theta;         /* RoPE base of layers with compressed rows; the others use g->theta */
     pb_rope_scaling compress_rope; /* scaling of compress_theta's frequencies; g->theta's are not scaled */
@@ -35,10 +37,11 @@ typedef struct pb_v4_geometry {
 typedef struct pb_geometry {
     const char *name;
     pb_family family;
-    int V, D, L, H, K, d, I;  /* vocabulary, hidden, layers, query heads, key/value heads, head size, MLP width */
-    float eps;                /* of RMSNorm */
-    double theta;             /* base of RoPE */
-    bool tied, bias, qk_norm; /* the head is the embedding; q, k and v have biases; q and k have an RMSNorm per head */
+    int V, D, L, H, K, d, I; /* vocabulary, hidden size, layers, query heads, key/value heads, head size, MLP width */
+    float eps;               /* of RMSNorm */
+    double theta;            /* base of RoPE */
+    /* tied: the head is the embedding; bias: q, k, v have biases; qk_norm: q, k have an RMSNorm per head */
+    bool tied, bias, qk_norm;
     int max_pos;              /* longest row in tokens */
     pb_rope_scaling rope;     /* scaling of RoPE's frequencies */
     bool o_bias;              /* a bias on the output projection of attention */
@@ -47,8 +50,8 @@ typedef struct pb_geometry {
 
 /* Tokens per compressed row in this layer; 0: the layer has no compressed rows. */
 static inline int pb_ratio(const pb_geometry *g, int layer) { return g->v4 ? g->v4->ratio[layer] : 0; }
-/* The ratio at which compressed rows overlap: a row pools its own 4 tokens and the 4 before them, with d columns of
- * values for each of the two sets. Layers with this ratio have an indexer. */
+/* The ratio whose compressed rows overlap: each pools its own 4 tokens and the 4 before them, with d columns of values
+ * for each of the two sets. Layers with this ratio have an indexer. */
 enum { PB_V4_OVERLAPPING = 4 };
 /* Columns of the values (and of the gates) from which compressed rows of d elements are pooled. */
 static inline int pb_v4_columns(int ratio, int d) { return ratio == 0 ? 0 : ratio == PB_V4_OVERLAPPING ? 2 * d : d; }
@@ -56,11 +59,12 @@ static inline int pb_v4_columns(int ratio, int d) { return ratio == 0 ? 0 : rati
  * compressed rows. */
 int pb_sample_align(const pb_geometry *g);
 
-/* Borrows *out. EINVAL: no geometry has this name; the message lists all names. */
+/* Finds a built-in geometry by its name; *out is borrowed. EINVAL: no geometry has this name; the message lists all
+ * names. */
 pb_status pb_geometry_find(const char *name, const pb_geometry **out);
 extern const pb_geometry pb_geometries[]; /* terminated by an entry whose name is NULL */
 
-/* X(enumerator, word of the command line, meaning) */
+/* The parameters that a run trains. X(enumerator, word of the command line, meaning) */
 #define PB_TUNING_MAP(X)                                                                                               \
     X(FULL, "full", "every parameter is trained")                                                                      \
     X(LORA, "lora", "adapters are trained, and the norm gains of every layer unless fixed_norms")                      \
@@ -93,7 +97,7 @@ typedef enum pb_param_kind { PB_KIND_MATRIX, PB_KIND_TABLE, PB_KIND_GAIN, PB_KIN
 
 /* One tensor [rows,cols] of the model. All pointers are device memory of the model's arenas. */
 typedef struct pb_param {
-    char name[48]; /* "layers.3.gate_up", "layers.3.lora_a.q" */
+    char name[48]; /* such as "layers.3.gate_up" or "layers.3.lora_a.q" */
     int layer;     /* -1: not part of a layer */
     pb_param_kind kind;
     size_t rows, cols;
@@ -137,11 +141,13 @@ typedef struct pb_model {
     pb_model_config cfg;
     pb_geometry g; /* the geometry, with L as configured */
     pb_ctx *ctx;
-    pb_param *params; /* [n]: MODEL parameters, then each layer's in the order of model.def, then the adapters */
+    /* [n]: first the parameters outside the layers (MODEL in model.def), then those of each layer (LAYER) in the order
+     * of model.def, then the adapters */
+    pb_param *params;
     int n;
-    pb_param *outer[PB_NPARAMS]; /* MODEL parameters by id; NULL: the model lacks it */
-    pb_param **layer;            /* [L * PB_NPARAMS] LAYER parameters by id; NULL: the layer lacks it */
-    pb_param **lora_a, **lora_b; /* [L * PB_NTARGETS] A [R,in], B [out,R]; NULL: no adapter */
+    pb_param *outer[PB_NPARAMS]; /* [id]: parameters outside the layers; NULL: the model lacks this one */
+    pb_param **layer;            /* [L * PB_NPARAMS] parameters of each layer by id; NULL: the layer lacks it */
+    pb_param **lora_a, **lora_b; /* [L * PB_NTARGETS] adapter matrices A [R,in] and B [out,R]; NULL: no adapter */
     pb_arena weights, grads, moments;
     size_t trained; /* number of trained elements */
     /* True if the gains of the layers' norms are trained or were loaded with the adapters: the adapters' export then
@@ -149,7 +155,8 @@ typedef struct pb_model {
     bool export_norms;
 } pb_model;
 
-/* EINVAL: more layers than the geometry has, a dtype that is not f32 or bf16, or invalid adapter settings. */
+/* Checks a configuration. EINVAL: more layers than the geometry has, a dtype that is not f32 or bf16, or invalid
+ * adapter settings. */
 pb_status pb_model_check(const pb_model_config *c);
 /* Allocates a model and fills it with seeded values: matrices and tables uniform with standard deviation 0.02, gains
  * uniform in 1 +- 0.1, biases in +-0.02, adapters' A in +-1/sqrt(in), adapters' B 0. The same seed gives the same model

@@ -12,7 +12,7 @@
 #include "trainer/step/trainer.h"
 
 typedef struct pb_block {
-    size_t state_bytes, layer_bytes; /* size of t->block_state, and of each t->layers[].block; initialised with zeros */
+    size_t state_bytes, layer_bytes; /* sizes of *t->block_state and of each *t->layers[].block; both start zeroed */
     pb_status (*check)(const pb_train_config *c);  /* EINVAL: a setting that this family does not support */
     void (*carve_layer)(pb_trainer *t, int layer); /* reserves what one layer keeps for the backward pass */
     void (*carve_shared)(pb_trainer *t);           /* reserves tables, and buffers that all layers share */

@@ -39,8 +39,8 @@ pb_status pb_clip_write_lists(pb_trainer *t)
     return s;
 }
 
-/* Computes the partial sums of squares of a group's gradients. With `read`, downloads the sums of every tensor (one
- * host sync each) and adds them to *read. */
+/* Computes the partial sums of squares of a group's gradients. If `read` is not NULL, also downloads the sums (one host
+ * sync per tensor) and adds them to *read. */
 static pb_status sums(pb_ctx *ctx, const pb_trainer *t, const pb_clip_group *g, double *read)
 {
     float host[256];
@@ -70,7 +70,8 @@ static pb_status scales(pb_ctx *ctx, const pb_trainer *t, int group)
     return PB_OK;
 }
 
-/* Clipping without a host sync: n kernel launches for the partial sums, one for the norm, n to scale the gradients. */
+/* Clips a group of n tensors without a host sync: n kernel launches for the partial sums, one for the norm, and n to
+ * scale the gradients. */
 static pb_status fused(pb_ctx *ctx, const pb_trainer *t, int group)
 {
     const pb_clip_group *g = &t->groups[group];

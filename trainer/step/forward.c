@@ -22,8 +22,8 @@ static pb_status add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, c
                                                       .dtype = t->model.cfg.dtype});
 }
 
-/* One layer. In: the residual stream h of this layer and its norm n1. Out: h and n1 of the next layer, or hf and nf
- * after the last one. The second residual addition and the next layer's first norm are one kernel. */
+/* Runs one layer. In: the residual stream h of this layer and its norm n1. Out: h and n1 of the next layer, or hf and
+ * nf after the last one. The second residual addition and the next layer's first norm are one kernel. */
 static pb_status block(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_model *m = &t->model;

@@ -1,4 +1,5 @@
-/* graphs.c - a cache of graphs. Its key consists of the values that a graph contains and that differ between steps. */
+/* graphs.c - caches captured graphs. The cache key holds the values that a graph contains and that differ between
+ * steps. */
 #include "trainer/step/graphs.h"
 
 #include <stdio.h>
@@ -6,8 +7,8 @@
 #include "kernels/engine/clock.h"
 #include "trainer/step/trainer_impl.h"
 
-/* Returns the cache key. For pb_train_finish it has no row length and no `accumulate`, because the phases clip and
- * optimizer do not depend on them. */
+/* Returns the cache key of `fn`. The key of pb_train_finish has no row length and no `accumulate`, because the phases
+ * clip and optimizer do not depend on them. */
 static pb_graph_shape shape_of(const pb_trainer *t, pb_fn fn)
 {
     if (fn == pb_train_finish) return (pb_graph_shape){.fn = fn};

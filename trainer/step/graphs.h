@@ -10,7 +10,7 @@
 enum { PB_GRAPHS_MOST = 64 }; /* capacity of the cache; the least recently used shape is evicted */
 
 typedef struct pb_graph_shape {
-    pb_fn fn; /* fn, B, S, accumulate: the cache key */
+    pb_fn fn; /* fn, B, S and accumulate form the cache key */
     int B, S;
     bool accumulate;
     pb_graph *graph; /* NULL: this shape ran once eagerly and is not captured yet */
@@ -21,7 +21,8 @@ typedef struct pb_graph_shape {
 typedef struct pb_graphs {
     pb_graph_shape shape[PB_GRAPHS_MOST];
     int n;
-    /* Calls of pb_graphs_run that succeeded; graphs captured; calls that replayed one. runs - replayed: eager calls. */
+    /* runs: calls of pb_graphs_run that succeeded; recorded: graphs captured; replayed: calls that replayed a graph.
+     * The other runs - replayed calls were eager. */
     uint64_t runs, recorded, replayed;
     size_t nodes;   /* sum over all graphs captured, evicted ones included */
     double seconds; /* total time spent on capturing and instantiating graphs */

@@ -1,5 +1,5 @@
-/* optimizer.c - the optimizer phase: updates the trained parameters with AdamW, and applies the scale that the clip
- * phase has computed, or skips the step. */
+/* optimizer.c - the optimizer phase: updates the trained parameters with AdamW and the clipped gradients, or skips the
+ * step if the loss or a norm was not finite. */
 #include "trainer/step/trainer_impl.h"
 
 pb_status pb_phase_optimizer(pb_ctx *ctx, void *self)

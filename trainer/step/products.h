@@ -12,13 +12,13 @@ typedef struct pb_product {
 /* The adapter targets of a product are first, first+1, ..., first+targets-1. */
 extern const pb_product pb_product_qkv, pb_product_o, pb_product_gate_up, pb_product_down;
 
-/* y [T,rows] = x w^T (+ bias) (+ adapters), where w is dense or NF4. */
+/* Computes y [T,rows] = x w^T (+ bias) (+ adapters), where w is dense or NF4. */
 pb_status pb_product_fwd(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x, void *y);
-/* dx = dy w, plus the adapters' contribution; also computes the adapters' gradients. x, the input of the product, is
- * only read if the product has adapters. */
+/* Computes dx = dy w plus the adapters' contribution, and the adapters' gradients. x, the input of the product, is only
+ * read if the product has adapters. */
 pb_status pb_product_dx(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *dy,
                         const void *x, void *dx);
-/* dw = dy^T x and the gradient of the bias; does nothing unless the weight is trained. */
+/* Computes dw = dy^T x and the gradient of the bias; does nothing unless the weight is trained. */
 pb_status pb_product_dw(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *dy,
                         const void *x);
 bool pb_has_adapter(const pb_trainer *t, int layer, pb_target target);

@@ -15,11 +15,12 @@ typedef enum pb_schedule_kind { PB_SCHEDULE_COSINE, PB_SCHEDULE_CONSTANT } pb_sc
 
 typedef struct pb_schedule {
     pb_schedule_kind kind;
-    double lr, min;     /* peak learning rate; learning rate at the end of the cosine */
+    double lr, min;     /* lr: peak learning rate; min: learning rate at the end of the cosine */
     long warmup, steps; /* W and N above */
 } pb_schedule;
 
-/* EINVAL: lr or min negative or not finite, min above lr (cosine only), a warm-up longer than the run. */
+/* Checks a schedule. EINVAL: lr or min negative or not finite, min above lr (cosine only), a warm-up longer than the
+ * run. */
 pb_status pb_schedule_check(const pb_schedule *s);
 double pb_schedule_lr(const pb_schedule *s, long step); /* `step` is i above, from 0 */
 

@@ -50,7 +50,7 @@ pb_train_config pb_train_defaults(const pb_geometry *g)
     };
 }
 
-/* Runs phases first to last. Each phase is a profiler range, nested in a range called `name`. */
+/* Runs the phases `first` to `last`. Each phase is a profiler range, nested in a range called `name`. */
 static pb_status phases(pb_ctx *ctx, void *self, const char *name, int first, int last)
 {
     pb_status s = PB_OK;
@@ -425,7 +425,8 @@ pb_flops pb_trainer_flops(const pb_trainer *t)
     pb_flops f = t->block->flops(t);
     for (int i = 0; i < m->n; i++) {
         const pb_param *p = &m->params[i];
-        const bool lookup = i == 0 && !m->g.tied; /* untied: a lookup; tied: counts as the head's product */
+        /* an untied embedding is a lookup without FLOPs; a tied one is also the head's matrix, which is counted */
+        const bool lookup = i == 0 && !m->g.tied;
         if (p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS || lookup) continue;
         const double product = 2 * T * (double)pb_param_n(p);
         f.forward += product;

@@ -37,8 +37,8 @@ typedef enum pb_attention_variant {
         PB_NATTENTIONS
 } pb_attention_variant;
 
-/* Simulated FP8 quantisation of V4's keys and values in the forward pass, and the type of the block scales.
- * X(enumerator, word of the command line, meaning) */
+/* Whether the forward pass rounds V4's keys and values to FP8 and back, and the type of the block scales. X(enumerator,
+ * word of the command line, meaning) */
 #define PB_KV_QAT_MAP(X)                                                                                               \
     X(NONE, "none", "keys and values are not converted")                                                               \
     X(UE8M0, "ue8m0", "converted to e4m3 and back, with scales that are powers of two")                                \
@@ -52,7 +52,7 @@ typedef enum pb_kv_qat_variant {
 
 typedef struct pb_train_config {
     pb_model_config model;
-    int B, S; /* rows of a batch; longest row of a batch in tokens */
+    int B, S; /* B: rows of a batch; S: tokens of its longest row */
     /* If true, every batch has `start` and `pos` (several conversations per row); if false, no batch has them. Fixed
      * per trainer, because a captured graph contains one or the other. */
     bool packed;
@@ -95,18 +95,19 @@ enum {
 #undef PHASE
 extern const pb_fn pb_phases[PB_NPHASES];
 extern const char *const pb_phase_names[PB_NPHASES];
-/* One whole step: all phases in order. A pb_fn. */
+/* Runs one whole step: all phases in order. A pb_fn. */
 pb_status pb_train_step(pb_ctx *ctx, void *self);
 /* pb_train_micro: forward, loss and backward, for each micro-batch of a step. pb_train_finish: clip and optimizer, once
  * at the end of the step. Both are pb_fn. */
 pb_status pb_train_micro(pb_ctx *ctx, void *self);
 pb_status pb_train_finish(pb_ctx *ctx, void *self);
-/* Backward, then clip: the work that the backward suite measures. A pb_fn. */
+/* Runs the phases backward and clip, which is the work that the backward suite measures. A pb_fn. */
 pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
 
 /* Checks a configuration without allocating anything. EINVAL: invalid or unsupported values. */
 pb_status pb_train_check(const pb_train_config *cfg);
-/* EINVAL: see pb_train_check; ENOMEM: the message says how much memory was requested. */
+/* Allocates a trainer and its model. EINVAL: see pb_train_check; ENOMEM: the message says how much memory was
+ * requested. */
 pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **out);
 void pb_trainer_close(pb_trainer *t);
 
@@ -128,8 +129,8 @@ void pb_trainer_accumulate(pb_trainer *t, bool on);
  * above the trainer's S, or a frozen model. */
 pb_status pb_trainer_reserve(pb_trainer *t, int S);
 
-/* The following functions, up to pb_trainer_clip_states, read results from the device and are host syncs, except
- * pb_trainer_clip_groups and pb_trainer_clip_layer, which are not. */
+/* The functions from here to pb_trainer_clip_states read results from the device and are host syncs, except
+ * pb_trainer_clip_groups and pb_trainer_clip_layer. */
 /* Weighted loss of the indexers in the last backward phase, divided by the same count as the loss; 0 if the indexers
  * are not trained. */
 pb_status pb_trainer_index_loss(pb_trainer *t, double *loss);
@@ -146,7 +147,8 @@ int pb_trainer_clip_groups(const pb_trainer *t);
 /* The layer whose gradients form clip group `group`, 0 <= group < pb_trainer_clip_groups(t). -1: the group of the
  * parameters outside the layers, or the only group of the variant multi. */
 int pb_trainer_clip_layer(const pb_trainer *t, int group);
-/* Results of the last clip phase, layers first: out[pb_trainer_clip_groups(t)]. */
+/* Downloads the results of the last clip phase to out[pb_trainer_clip_groups(t)]: first the layers' groups, then the
+ * group of the other parameters. */
 pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 
 const pb_train_config *pb_trainer_config(const pb_trainer *t);

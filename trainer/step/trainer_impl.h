@@ -5,11 +5,11 @@
 
 /* Activations that one layer keeps from the forward to the backward pass. T = B*S tokens. */
 typedef struct pb_layer_acts {
-    void *h, *n1;          /* [T,D] residual stream at the layer's input, and its norm */
+    void *h, *n1;          /* [T,D] h: residual stream at the layer's input; n1: its RMSNorm */
     float *rstd1;          /* [T] */
-    void *hm, *n2;         /* [T,D] residual stream between attention and MLP, and its norm */
+    void *hm, *n2;         /* [T,D] hm: residual stream between attention and MLP; n2: its RMSNorm */
     float *rstd2;          /* [T] */
-    void *gu;              /* [T,2,I] gate and up */
+    void *gu;              /* [T,2,I] outputs of the gate and up projections */
     void *xa[PB_NTARGETS]; /* [T,R] x A^T of each target's adapter; NULL: no adapter */
     void *block;           /* the attention block's activations: pb_gqa_acts or pb_v4_acts; the struct is host memory */
 } pb_layer_acts;
@@ -27,26 +27,27 @@ struct pb_trainer {
     pb_model model;
     pb_ctx *ctx;
     const pb_block *block;
-    void *block_state, *block_layers; /* host: buffers of the block that all layers share; [L] of each layer */
-    int S, T;                         /* of the current batch: tokens per row, and in total */
-    bool accumulate;                  /* see pb_trainer_accumulate */
+    /* host memory: the block's state that all layers share; its state of each layer [L] */
+    void *block_state, *block_layers;
+    int S, T;        /* of the current batch: S tokens per row, T = B*S tokens in all */
+    bool accumulate; /* see pb_trainer_accumulate */
 
     pb_arena acts;          /* the pointers below are device memory of this arena unless marked host; sized for cfg.S */
     int32_t *ids, *targets; /* [T] */
-    float *mask, *inv_count; /* [T]; [1] 1/(loss tokens of the step) */
+    float *mask, *inv_count; /* mask [T]; inv_count [1] = 1/(loss tokens of the step) */
     float *loss_scale;       /* [1] */
     float *index_scale;      /* [1] factor of the indexers' gradients; NULL: the indexers are not trained */
     float host_inv_count;    /* host copy of inv_count */
     int32_t *start, *pos;    /* [T]; NULL when batches are not packed */
     pb_layer_acts *layers;   /* [L], host */
-    void *hf, *nf;           /* [T,D] residual stream after the last layer, and its norm */
+    void *hf, *nf;           /* [T,D] hf: residual stream after the last layer; nf: its RMSNorm */
     float *rstdf;            /* [T] */
     void *logits;            /* [T,V]; the loss phase overwrites them with their gradient */
-    float *nll, *loss;       /* [T] per token; [1] of the last micro-batch */
+    float *nll, *loss;       /* nll [T]: per token; loss [1]: of the last micro-batch */
     float *step_loss;        /* [1] sum of `loss` over the step's micro-batches */
     void *proj;              /* [T,D] output of the projection o or down */
     void *act;               /* [T,I] output of SwiGLU */
-    void *dcur, *dn;         /* [T,D] gradient of the residual stream; gradient of a norm's output */
+    void *dcur, *dn;         /* [T,D] dcur: gradient of the residual stream; dn: gradient of a norm's output */
     void *dact, *dgu;        /* [T,I], [T,2,I] */
 
     pb_param **trained; /* [ntrained] ordered by group; host */
@@ -54,7 +55,7 @@ struct pb_trainer {
     pb_clip_group *groups;      /* [ngroups], host */
     int ngroups, slots;         /* slots: partial sums of all groups */
     float *partial;             /* [slots] sums of squares of all groups' gradients, group by group */
-    pb_clip_state *clip;        /* [ngroups]; [1] with the variant multi */
+    pb_clip_state *clip;        /* [ngroups] results of clipping; [1] with the variant multi */
     pb_clip_entry *clip_list;   /* [ntrained] */
     pb_adamw_entry *adamw_list; /* [ntrained] */
     pb_adamw_state *state;      /* [1] */

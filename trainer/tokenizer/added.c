@@ -125,8 +125,9 @@ static size_t search(const pb_tok_trie *t, const char *s, size_t n, size_t i, in
     return n;
 }
 
-/* A token whose flags (or `plain`) reject it here still prevents overlapping tokens from being found. A token with
- * rstrip may cover white space at which the next token begins; the next token is found in spite of that. */
+/* An occurrence that is rejected because of its flags or `plain` is still skipped as a whole: tokens that overlap it
+ * are not found. White space that the previous token's rstrip covers may be the beginning of a token, which is
+ * found. */
 pb_status pb_added_next(const pb_added *added, pb_tok_scan *scan, size_t *a, size_t *b, int32_t *token)
 {
     size_t len = 0;

@@ -4,9 +4,9 @@
 
 #include "trainer/tokenizer/unicode.h"
 
-/* Sizes of the cache of encoded words: entries, entries in use at most, ints for the ids and texts of all words, and
- * bytes of the longest word. The cache fits the CPU's L2, because most text repeats a few thousand words. A full cache
- * is emptied. */
+/* Sizes of the cache of encoded words: SLOTS entries, of which at most SLOTS_MOST are used; CACHE_INTS ints for the ids
+ * and texts of all words; words of at most WORD_MOST bytes. The cache fits the CPU's L2, because most text repeats a
+ * few thousand words. A full cache is emptied. */
 enum { SLOTS = 1 << 15, SLOTS_MOST = SLOTS / 2, CACHE_INTS = 1 << 18, WORD_MOST = 64 };
 enum { LONGEST_WORD = 1 << 30 }; /* bytes; a byte can give two symbols, and symbols are counted in 32 bits */
 

@@ -83,7 +83,7 @@ static pb_status load_vocab(json_t *vocab, pb_tokenizer *t)
     return PB_OK;
 }
 
-/* Reads the two sides of a merge: "a b" or ["a","b"]. */
+/* Reads the two tokens of a merge: "a b" or ["a","b"]. */
 static pb_status sides(json_t *m, size_t i, pb_json_text *a, pb_json_text *b)
 {
     if (json_is_array(m)) {

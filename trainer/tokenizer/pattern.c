@@ -35,8 +35,8 @@ static pb_status refuse(const reader *r, const char *what)
     return pb_fail(PB_EFORMAT, "pattern: %s at character %zu is not supported", what, r->i + 1);
 }
 
-/* Writes a character class: `known`, in PCRE2's syntax, and the characters newer than PCRE2's tables that have the
- * given properties. Omits the brackets if the pattern is already inside a class. */
+/* Writes a character class that consists of `known` (in PCRE2's syntax) and of the characters with the given properties
+ * that are newer than PCRE2's tables. Omits the brackets if the pattern is already inside a class. */
 static pb_status put_class(reader *r, bool negated, const char *known, const char *const *names, const size_t *lengths,
                            size_t names_n)
 {
@@ -92,7 +92,7 @@ static pb_status digit(reader *r, bool negated)
     return PB_OK;
 }
 
-/* Translates \x{H..} and \uHHHH to \x{H..}. */
+/* Translates the escape of a code point, \x{H..} or \uHHHH, to PCRE2's \x{H..}. */
 static pb_status code_point(reader *r, char kind)
 {
     const char *at = r->re + r->i + 2;

@@ -68,7 +68,7 @@ typedef struct run { /* one call of pb_stages_cut */
 
 static pb_status pass_on(const run *r, int stage, const char *s, size_t n);
 
-typedef struct piece { /* s[a..b), which is not passed on yet, because the next piece may be joined to it */
+typedef struct piece { /* the piece s[a..b), held back because the next piece may be joined to it */
     size_t a, b;
     bool match;
 } piece;
@@ -117,7 +117,7 @@ static pb_status cut(const run *r, int stage, const char *s, size_t n)
 
 static pb_status pass_on(const run *r, int stage, const char *s, size_t n)
 {
-    pb_bytes *b = &r->g->prefixed; /* one buffer suffices: pieces pass prefix_at one at a time */
+    pb_bytes *b = &r->g->prefixed; /* one buffer suffices, because only one piece at a time is at stage prefix_at */
     if (r->g->prefix && stage == r->g->prefix_at && s[0] != ' ') {
         b->n = 0;
         PB_TRY(pb_tok_append(b, " ", 1));

@@ -158,7 +158,7 @@ typedef struct job { /* state of one call of pb_tokenizer_encode_ranges */
     bool plain;
     pb_ids *out;
     pb_ranges *where;       /* NULL: ranges are not wanted */
-    const char *text, *raw; /* the whole text, and the part that is being encoded */
+    const char *text, *raw; /* text: the whole text; raw: the part of it that is being encoded */
     const char *form;       /* normal form of `raw`; words point into it */
     pb_tok_align align;
 } job;

@@ -69,7 +69,7 @@ bool pb_tok_is_space(uint32_t cp)
            cp == 0x3000;
 }
 
-/* Bytes 0..32, 127..160 and 173 have no printable character; in this order they become U+0100 and up. */
+/* Bytes 0..32, 127..160 and 173 have no printable character; they are encoded in this order as U+0100, U+0101, ... */
 uint32_t pb_tok_byte_to_char(unsigned char b)
 {
     if (b <= 32) return 256u + b;
@@ -142,7 +142,8 @@ static pb_status compose(pb_tok_points *scratch, const char *s, size_t n, pb_byt
     return pb_tok_append(out, (const char *)p, (size_t)len);
 }
 
-/* Normalises a run. Characters of pb_tok_nfc_later are copied unchanged and separate the sections that are composed. */
+/* Appends the NFC form of s[n]. Characters for which pb_tok_nfc_later is true are copied unchanged; the text between
+ * them is composed section by section. */
 static pb_status compose_run(pb_tok_points *scratch, const char *s, size_t n, pb_bytes *out)
 {
     size_t done = 0;

@@ -1,4 +1,4 @@
-/* unicode_new.c - looks up characters and scripts in unicode.def. */
+/* unicode_new.c - looks up the characters and scripts that unicode.def lists. */
 #include "trainer/tokenizer/unicode_new.h"
 
 #include <ctype.h>

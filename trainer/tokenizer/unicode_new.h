@@ -5,15 +5,15 @@
 #define PB_TOK_UNICODE_NEW_H
 #include "trainer/tokenizer/room.h"
 
-/* In these functions name[n] is a general category (L, Lu), "Alphabetic", or a script. In a script's name case, '_',
- * '-' and blanks are ignored. A "newer" character is one that tokenizers knows and PCRE2 does not. */
+/* In the functions below, name[n] is a general category (L, Lu), "Alphabetic", or a script; a script's name may differ
+ * in case, '_', '-' and blanks. A "newer" character is one that Hugging Face tokenizers know and PCRE2 does not. */
 bool pb_tok_new_any(const char *name, size_t n);    /* true if a newer character has the property */
 bool pb_tok_new_script(const char *name, size_t n); /* true if all characters of the script are newer */
 /* Appends the newer characters that have any of the properties names[names_n], as ranges of a regex class:
  * \x{a}-\x{b}... */
 pb_status pb_tok_new_put(const char *const *names, const size_t *lengths, size_t names_n, pb_bytes *out);
 
-/* True if NFC leaves the character unchanged and nothing composes across it, because the tables of tokenizers are older
- * than the character. */
+/* True if the tokenizers' older Unicode tables lack the character: their NFC leaves it unchanged and composes nothing
+ * across it. */
 bool pb_tok_nfc_later(uint32_t cp);
 #endif

@@ -17,7 +17,7 @@ typedef struct pb_tok_word { /* hash table entry that maps a token's text to its
 } pb_tok_word;
 
 typedef struct pb_tok_pair { /* hash table entry of a merge */
-    uint64_t pair;           /* left << 32 | right; all ones: free */
+    uint64_t pair;           /* key: left id << 32 | right id; all ones: the entry is free */
     uint32_t rank;
     int32_t id;
 } pb_tok_pair;
@@ -34,7 +34,8 @@ typedef struct pb_vocab {
     size_t merges; /* number of merges in the file */
 } pb_vocab;
 
-/* Allocates the tables for this many words and merges. Must be called once, before the first is added. ENOMEM. */
+/* Allocates the tables for `words` words and `merges` merges. Must be called once, before the first is added.
+ * ENOMEM. */
 pb_status pb_vocab_reserve(pb_vocab *v, size_t words, size_t merges);
 void pb_vocab_free(pb_vocab *v);
 /* Adds a token. EINVAL: the id is out of range or used, or all texts together exceed PB_TOK_MAX_TEXTS. */
@@ -69,7 +70,7 @@ static inline uint64_t pb_tok_hash(const char *p, size_t n)
     return pb_tok_mix(h ^ (uint64_t)a << 8);
 }
 
-/* NULL: the two tokens do not merge. */
+/* Returns the merge of two tokens; NULL: they do not merge. */
 static inline const pb_tok_pair *pb_vocab_find_pair(const pb_vocab *v, int32_t left, int32_t right)
 {
     const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;

@@ -1,0 +1,243 @@
+/* compare_results.c - reads both sides of a comparison, calls the rule, and prints the result. */
+#include "bench/compare/compare_results.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/compare/baseline.h"
+#include "bench/compare/compare_render.h"
+#include "bench/compare/exact.h"
+#include "bench/compare/kept_sessions.h"
+#include "bench/compare/soft_differences.h"
+#include "bench/machine/machine.h"
+
+enum { MAX_SUITES = 32 };
+
+/* The base or the candidate: a file and its series. */
+typedef struct side {
+    pb_table t;
+    pb_series_set set;
+} side;
+
+static void close_side(side *s)
+{
+    pb_series_free(&s->set);
+    pb_table_free(&s->t);
+}
+
+/* Reads rows. machine: the name of the machine for rows that have none; NULL: no name. */
+static pb_status read_rows(const char *path, const char *machine, pb_table *out)
+{
+    PB_TRY(pb_table_read(path, out));
+    pb_status s = out->n ? PB_OK : pb_fail(PB_EINVAL, "%s: has a header but no rows", path);
+    if (s == PB_OK && machine) s = pb_host_name_rows(out, machine);
+    if (s != PB_OK) pb_table_free(out);
+    return s;
+}
+
+static pb_status open_side(const char *path, const char *machine, side *out)
+{
+    PB_TRY(read_rows(path, machine, &out->t));
+    const pb_status s = pb_series_make(&out->t, &out->set);
+    if (s != PB_OK) pb_table_free(&out->t);
+    return s;
+}
+
+/* ---- showing ----------------------------------------------------------------------------------- */
+
+/* Prints the tables as Markdown, then the notes as preformatted text. */
+static pb_status markdown(const pb_comparison *c, FILE *out)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *notes = open_memstream(&text, &n);
+    if (!notes) return pb_fail(PB_ENOMEM, "compare: out of memory");
+    if (c->base) pb_compare_notes(c, notes);
+    else if (c->exact) fputs(c->exact, notes);
+    pb_status s = fclose(notes) == 0 ? pb_compare_markdown(c, out) : pb_fail(PB_ENOMEM, "compare: out of memory");
+    if (s == PB_OK && n) fprintf(out, "\n```\n%s```\n", text);
+    free(text);
+    return s;
+}
+
+/* Every comparison is printed here, in the format that the user asked for. */
+pb_status pb_compare_show(pb_comparison *c, const pb_compare_opts *o, FILE *out)
+{
+    c->mismatch = o->allow_mismatch;
+    c->all = o->all;
+    c->explain = o->explain && !c->notes; /* a comparison of pairs has explained its verdicts in c->notes */
+    switch (pb_format_of(o->format)) {
+    case PB_FORMAT_MARKDOWN: return markdown(c, out);
+    case PB_FORMAT_JUNIT: return pb_compare_junit(c, out);
+    default: return pb_compare_text(c, out);
+    }
+}
+
+pb_exit pb_compare_exit(const int n[PB_NVERDICTS], const pb_compare_opts *o)
+{
+    const bool judged = n[PB_VERDICT_REGRESSED] || n[PB_VERDICT_IMPROVED] || n[PB_VERDICT_SAME];
+    const bool open = o->strict && (n[PB_VERDICT_SUSPECT] || n[PB_VERDICT_INCONCLUSIVE]);
+    pb_exit e = open || (o->need_verdict && !judged) ? PB_EXIT_INCONCLUSIVE : PB_EXIT_OK;
+    if (n[PB_VERDICT_REGRESSED]) e = pb_worse_exit(e, PB_EXIT_REGRESSION);
+    if (n[PB_VERDICT_FAILED] || n[PB_VERDICT_MISSING] || n[PB_VERDICT_INCOMPARABLE])
+        e = pb_worse_exit(e, PB_EXIT_INCOMPARABLE);
+    return e;
+}
+
+/* Reads the rows of the candidate that were measured again; nothing if none were. EINVAL: they are those of the candidate
+ * itself, or of another machine or version. */
+static pb_status open_again(const side *cand, const pb_compare_opts *o, side *out)
+{
+    if (!o->confirmed) return PB_OK;
+    PB_TRY(open_side(o->confirmed, o->machine, out));
+    const pb_row *a = cand->t.rows, *b = out->t.rows;
+    const char *why = !strcmp(a->run_id, b->run_id)                ? "is the candidate itself"
+                      : strcmp(a->machine_id, b->machine_id) != 0  ? "was measured on another machine"
+                      : strcmp(a->host, b->host) != 0              ? "was measured on another host"
+                      : strcmp(a->bench_version, b->bench_version) ? "is of another bench_version"
+                                                                   : NULL;
+    if (!why) return PB_OK;
+    pb_fail(PB_EINVAL, "--confirmed %s: %s, so it cannot confirm a regression", out->t.path, why);
+    close_side(out);
+    *out = (side){0};
+    return PB_EINVAL;
+}
+
+static pb_judge_opts judging_of(const side *cand, const side *again, const pb_compare_opts *o)
+{
+    return (pb_judge_opts){.allow_mismatch = o->allow_mismatch,
+                           .subset = o->subset,
+                           .locked_clocks = pb_run_locked_clocks(cand->t.path),
+                           .confirmed = again->set.s ? &again->set : NULL};
+}
+
+/* ---- the two kinds of comparison --------------------------------------------------------------- */
+
+static pb_status compare_sides(const side *b, const side *c, const side *again, const pb_compare_opts *o, FILE *out,
+                               pb_exit *e)
+{
+    const pb_judge_opts judging = judging_of(c, again, o);
+    pb_gates gates;
+    pb_verdicts vs = {0};
+    pb_exact *exact;
+    const char *notes = NULL;
+    PB_TRY(pb_baseline_gates(o->baselines, o->gates, &gates));
+    PB_TRY(pb_exact_open(o->baselines, &exact));
+    pb_status s = pb_judge(&b->set, &c->set, &gates, NULL, &judging, &vs);
+    if (s == PB_OK) s = pb_verdicts_decide(&vs);
+    if (s == PB_OK) s = pb_exact_two(exact, &b->set, b->t.path, &c->set, c->t.path, &vs);
+    if (s == PB_OK) s = pb_exact_finish(exact, &notes);
+    if (s == PB_OK) {
+        *e = pb_compare_exit(vs.count, o);
+        pb_verdicts_sort(&vs);
+        s = pb_compare_show(&(pb_comparison){.vs = &vs,
+                                             .base = &b->set,
+                                             .cand = &c->set,
+                                             .base_name = b->t.path,
+                                             .cand_name = c->t.path,
+                                             .exact = notes,
+                                             .counters = pb_exact_compared(exact) > 0,
+                                             .exit = *e},
+                            o, out);
+    }
+    pb_exact_close(exact);
+    pb_verdicts_free(&vs);
+    return s;
+}
+
+pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_opts *o, FILE *out)
+{
+    side b, c, again = {0};
+    pb_exit e = PB_EXIT_OK;
+    pb_status s = open_side(base, o->machine, &b);
+    if (s != PB_OK) return pb_file_exit(s);
+    s = open_side(cand, o->machine, &c);
+    if (s == PB_OK) {
+        s = open_again(&c, o, &again);
+        if (s == PB_OK) s = compare_sides(&b, &c, &again, o, out, &e);
+        close_side(&again);
+        close_side(&c);
+    }
+    close_side(&b);
+    return s == PB_OK ? e : pb_file_exit(s);
+}
+
+/* A run and the baselines of its suites. All files are read and compared before the first line is printed. */
+typedef struct against {
+    side run, again, base[MAX_SUITES]; /* stay open until the output is printed, as the verdicts point into them */
+    const pb_series_set *sessions[MAX_SUITES]; /* of each suite of the run; NULL: none are stored */
+    int nbase, nmissing;
+    bool lacking;                           /* a suite has no baseline, although it may have kept sessions */
+    char missing[MAX_SUITES][PB_PATH_TEXT]; /* paths of baselines that do not exist, of suites without any session */
+    pb_gates gates;
+    pb_verdicts vs;
+    pb_exact *exact;
+} against;
+
+static pb_status judge_suite(against *a, const char *suite, const pb_compare_opts *o, const pb_series_set **sessions)
+{
+    char path[PB_PATH_TEXT];
+    PB_TRY(pb_baseline_path(pb_baseline_folder(o->baselines), a->run.t.rows[0].machine_id, suite, path, sizeof path));
+    side *b = &a->base[a->nbase];
+    if (access(path, F_OK) == 0) PB_TRY(read_rows(path, NULL, &b->t));
+    else a->lacking = true;
+    if (pb_kept_join(&b->t, &a->run.t, &a->run.set, suite) != PB_OK)
+        fprintf(stderr, "bench: warning: kept sessions are not used: %s\n", pb_error());
+    if (!b->t.n) {
+        pb_table_free(&b->t);
+        memcpy(a->missing[a->nmissing++], path, sizeof path);
+        return PB_OK;
+    }
+    const pb_judge_opts judging = judging_of(&a->run, &a->again, o);
+    a->nbase++;
+    PB_TRY(pb_series_make(&b->t, &b->set));
+    *sessions = &b->set;
+    return pb_judge(&b->set, &a->run.set, &a->gates, suite, &judging, &a->vs);
+}
+
+static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_exit *e)
+{
+    char suites[MAX_SUITES][PB_AXIS_TEXT];
+    int n = pb_baseline_suites(&a->run.set, suites, MAX_SUITES);
+    PB_TRY(pb_baseline_gates(o->baselines, o->gates, &a->gates));
+    for (int i = 0; i < n; i++) PB_TRY(judge_suite(a, suites[i], o, &a->sessions[i]));
+    PB_TRY(pb_verdicts_decide(&a->vs));
+    PB_TRY(pb_exact_open(o->baselines, &a->exact));
+    for (int i = 0; i < n; i++)
+        PB_TRY(pb_exact_stored(a->exact, suites[i], a->sessions[i], &a->run.set, a->run.t.path, &a->vs));
+    const char *notes = NULL;
+    PB_TRY(pb_exact_finish(a->exact, &notes));
+    bool lacking = o->require_baseline && (a->lacking || !n);
+    *e = pb_worse_exit(pb_compare_exit(a->vs.count, o), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
+    pb_verdicts_sort(&a->vs);
+    return pb_compare_show(&(pb_comparison){.vs = &a->vs,
+                                            .base = a->nbase ? &a->base[0].set : pb_exact_base(a->exact),
+                                            .cand = &a->run.set,
+                                            .base_name = a->nbase ? a->base[0].t.path : "",
+                                            .cand_name = a->run.t.path,
+                                            .exact = notes,
+                                            .counters = pb_exact_compared(a->exact) > 0,
+                                            .missing = a->missing,
+                                            .nmissing = a->nmissing,
+                                            .lacking = lacking,
+                                            .exit = *e},
+                           o, out);
+}
+
+pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out)
+{
+    against *a = calloc(1, sizeof *a);
+    pb_exit e = PB_EXIT_OK;
+    pb_status s = a ? open_side(run, o->machine, &a->run) : pb_fail(PB_ENOMEM, "compare: out of memory");
+    if (s == PB_OK) {
+        s = open_again(&a->run, o, &a->again);
+        if (s == PB_OK) s = judge_run(a, o, out, &e);
+        close_side(&a->again);
+        close_side(&a->run);
+    }
+    for (int i = 0; a && i < a->nbase; i++) close_side(&a->base[i]);
+    if (a) pb_verdicts_free(&a->vs), pb_exact_close(a->exact);
+    free(a);
+    return s == PB_OK ? e : pb_file_exit(s);
+}

@@ -1,0 +1,27 @@
+/* session_file.h - turns a run into a session (baseline.h describes its rows), and writes files of sessions. */
+#ifndef PB_SESSION_FILE_H
+#define PB_SESSION_FILE_H
+#include "bench/compare/gates.h"
+#include "bench/rows/rows.h"
+
+/* A session that is to be added to a file. All pointers are borrowed, also by the rows made from it. */
+typedef struct pb_new_session {
+    const pb_series_set *set; /* of the run */
+    const char *suite, *run_id, *reason;
+    const pb_gates *gates;
+    const char *commit; /* that the run measured; all its rows have it */
+} pb_new_session;
+
+/* Fails if a run cannot become a session: it is empty or mixed, has a wrong or failed case, or too few processes.
+ * EINVAL. */
+pb_status pb_session_check(const pb_table *t, const pb_series_set *set);
+/* Allocates the rows of `old` (NULL: none) and of the new session, in the order of a file: by session, oldest first,
+ * then by key, then by metric. The caller frees *rows, also on failure. ENOMEM. */
+pb_status pb_session_rows(const pb_table *old, const pb_new_session *new, pb_row **rows, size_t *n);
+
+/* Creates the folder, and locks it, because an update reads a file and writes it again: a concurrent update waits here.
+ * Closing *out releases the lock. A file system without locks is used without one. EPATH, EIO. */
+pb_status pb_session_lock(const char *folder, int *out);
+/* Replaces the file atomically. EPATH, EIO, ENOMEM. */
+pb_status pb_session_write(const char *path, const pb_row *rows, size_t n);
+#endif

@@ -1,0 +1,175 @@
+/* timing.c - times a function: warm-up calls, samples until there are enough, and their median. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "bench/measure/timing.h"
+#include "bench/stats/stats.h"
+#include "kernels/engine/clock.h"
+#include "os/interrupt.h"
+
+static pb_status check(const pb_measure_opts *o)
+{
+    if (o->warmup < 1) return pb_fail(PB_EINVAL, "measure: %d warm-up calls, need at least 1", o->warmup);
+    if (o->min_samples < 1 || o->max_samples < o->min_samples || o->max_samples > PB_MAX_SAMPLES)
+        return pb_fail(PB_EINVAL, "measure: %d to %d samples, need 1 to %d", o->min_samples, o->max_samples,
+                       PB_MAX_SAMPLES);
+    return PB_OK;
+}
+
+/* Does the untimed work before a call. The host sync keeps that work out of the sample. Queued samples need no host
+ * sync: the stream's order keeps it out. */
+static pb_status prepare(pb_ctx *ctx, const pb_measure_opts *o)
+{
+    if (o->before) PB_TRY(o->before(ctx, o->before_self));
+    if (o->flush) PB_TRY(ctx->be->flush_cache(ctx));
+    return o->queued ? PB_OK : ctx->be->sync(ctx);
+}
+
+/* BATCH: most samples between two host syncs. Sample i of a batch uses events 2i and 2i + 1 for its begin and end, and
+ * event OWN_END + i for the end of its call without the work of a call hook. */
+enum { BATCH = 16, OWN_END = 2 * BATCH };
+
+/* Enqueues the i-th sample of a batch between its two events. */
+static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t, int i)
+{
+    PB_TRY(prepare(ctx, o));
+    const pb_counts before = ctx->counts;
+    /* read before event 2i, so that on a CPU, where both use one clock, the host time covers the sample */
+    const double start = pb_clock_seconds();
+    PB_TRY(ctx->be->mark(ctx, 2 * i));
+    PB_TRY(fn(ctx, self));
+    if (o->call_hook) PB_TRY(o->call_hook->after_call(o->call_hook, ctx, 2 * i, OWN_END + i));
+    PB_TRY(ctx->be->mark(ctx, 2 * i + 1));
+    t->host[t->n + i] = pb_clock_seconds() - start;
+    t->kernel_launches += (double)(ctx->counts.kernel_launches - before.kernel_launches);
+    t->host_syncs += (double)(ctx->counts.host_syncs - before.host_syncs);
+    if (ctx->counts.allocs - before.allocs > t->allocations) t->allocations = ctx->counts.allocs - before.allocs;
+    return PB_OK;
+}
+
+/* Refuses a time that is not above 0: the clock is too coarse, ran backwards or is broken. */
+static pb_status check_time(double seconds, const char *what, int i, const char *clock)
+{
+    if (isfinite(seconds) && seconds > 0) return PB_OK;
+    return pb_fail(PB_EDEVICE, "measure: %s %d took %g s by the clock of the %s, which is broken or too coarse", what,
+                   i, seconds, clock);
+}
+
+static pb_status check_sample(const pb_ctx *ctx, const pb_timing *t, int i)
+{
+    PB_TRY(check_time(t->seconds[i], "sample", i, ctx->be->name));
+    return check_time(t->host[i], "sample", i, "host");
+}
+
+/* Takes one sample, or up to BATCH samples if they are queued, and appends them to t. */
+static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
+{
+    const int room = o->max_samples - t->n, n = !o->queued ? 1 : room < BATCH ? room : BATCH;
+    for (int i = 0; i < n; i++) PB_TRY(enqueue(ctx, fn, self, o, t, i));
+    PB_TRY(ctx->be->sync(ctx));
+    for (int i = 0; i < n; i++) {
+        PB_TRY(ctx->be->between(ctx, 2 * i, 2 * i + 1, &t->seconds[t->n + i]));
+        PB_TRY(check_sample(ctx, t, t->n + i));
+        if (o->call_hook) PB_TRY(ctx->be->between(ctx, 2 * i, OWN_END + i, &t->own[t->n + i]));
+    }
+    t->n += n;
+    pb_heartbeat_send_if_due(o->heartbeat);
+    return PB_OK;
+}
+
+/* Calls fn without timing it. names: counts the kernel launches of the last call by name; NULL: does not. Counting
+ * costs time at every launch, so samples do without it. */
+static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, int calls, pb_tally *names)
+{
+    for (int i = 0; i < calls && !pb_interrupted(); i++) {
+        PB_TRY(prepare(ctx, o));
+        ctx->tally = i + 1 == calls ? names : NULL;
+        const pb_status s = fn(ctx, self);
+        ctx->tally = NULL;
+        PB_TRY(s);
+        pb_heartbeat_send_if_due(o->heartbeat);
+    }
+    return ctx->be->sync(ctx);
+}
+
+/* Starts the call hook, which injects a delay into every timed call (hooks.h), and takes the trial samples from which
+ * it calibrates the delay. */
+static pb_status begin_call_hook(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o)
+{
+    pb_call_hook *h = o->call_hook;
+    pb_measure_opts few = *o;
+    int trials;
+    PB_TRY(h->begin(h, ctx, &trials));
+    if (!trials) return PB_OK;
+    pb_timing *t = calloc(1, sizeof *t);
+    if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
+    few.max_samples = BATCH;
+    pb_status s = PB_OK;
+    for (int i = 0; i < trials && s == PB_OK; i++) {
+        for (t->n = 0; s == PB_OK && t->n < BATCH;) s = batch(ctx, fn, self, &few, t);
+        if (s == PB_OK) h->after_trial(h, t->seconds, t->own, t->n);
+    }
+    free(t);
+    return s;
+}
+
+/* Takes the samples of one round of the round hook; adds its seconds to *spent. */
+static pb_status hooked_round(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t, double *spent)
+{
+    pb_round_hook *h = o->round_hook;
+    int most;
+    if (h->begin(h, o, t, &most)) PB_TRY(warm_up(ctx, fn, self, o, 1, NULL));
+    do PB_TRY(t->n < most ? batch(ctx, fn, self, o, t) : warm_up(ctx, fn, self, o, 1, NULL));
+    while (!h->over(h) && t->n < o->max_samples && !pb_interrupted());
+    *spent += h->end(h);
+    return PB_OK;
+}
+
+/* Takes one batch, which is a round without a round hook; adds the seconds of its samples to *spent. */
+static pb_status plain_round(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t, double *spent)
+{
+    const int before = t->n;
+    PB_TRY(batch(ctx, fn, self, o, t));
+    for (int i = before; i < t->n; i++) *spent += t->seconds[i];
+    return PB_OK;
+}
+
+static pb_status collect(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
+{
+    double total = 0;
+    if (o->call_hook && !pb_interrupted()) PB_TRY(begin_call_hook(ctx, fn, self, o));
+    while (!pb_interrupted() && t->n < o->max_samples && (t->n < o->min_samples || total < o->min_time))
+        PB_TRY((o->round_hook ? hooked_round : plain_round)(ctx, fn, self, o, t, &total));
+    return PB_OK;
+}
+
+static pb_status collect_graph(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
+{
+    pb_graph *g = NULL;
+    double start = pb_clock_seconds();
+    PB_TRY(pb_record(ctx, fn, self, &g));
+    t->record_seconds = pb_clock_seconds() - start;
+    t->nodes = pb_graph_nodes(ctx, g);
+    pb_status s = check_time(t->record_seconds, "recording", 0, "host");
+    if (s == PB_OK) s = warm_up(ctx, pb_replay, g, o, 1, NULL); /* the first replay uploads the graph */
+    if (s == PB_OK) s = collect(ctx, pb_replay, g, o, t);
+    pb_graph_free(ctx, g);
+    return s;
+}
+
+pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out)
+{
+    pb_timing t = {.median = (double)NAN, .host_median = (double)NAN};
+    PB_TRY(check(opts));
+    PB_TRY(warm_up(ctx, fn, self, opts, opts->warmup, &t.names));
+    if (!pb_interrupted()) PB_TRY((opts->graph ? collect_graph : collect)(ctx, fn, self, opts, &t));
+    if (t.n) {
+        t.median = pb_median_of(t.seconds, t.n);
+        t.host_median = pb_median_of(t.host, t.n);
+        t.kernel_launches /= t.n;
+        t.host_syncs /= t.n;
+        if (opts->call_hook) t.slowed = opts->call_hook->added(t.seconds, t.own, t.n);
+    }
+    *out = t;
+    return PB_OK;
+}

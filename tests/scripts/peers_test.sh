@@ -1,0 +1,191 @@
+#!/bin/bash
+# peers_test.sh BENCH CORPUS_IDS - scripts/peers with a simulated bench and simulated peers: arguments, token ids
+# compared with the trainer's, order, columns, ratios, missing packages. PyTorch is not needed.
+bench=$1 corpus_ids=$2 peers=$(cd "${0%/*}/../../scripts/peers" && pwd)
+. "${0%/*}/../cli.sh"
+export PYTHONDONTWRITEBYTECODE=1
+
+# ---- the simulated programs ----------------------------------------------------------------------------
+# Each records its name. Its value depends on the round, so that a ratio of values from two rounds would be noticed.
+axes='clip=multi&dtype=f32&layers=0&mode=eager&model=tiny&rank=16&seq=64&targets=q+v&tuning=qlora'
+export KEY="throughput/step?batch=1&$axes" LOG=$dir/order COMMON=$peers
+cat >player.py <<'PYTHON'
+import os
+import sys
+sys.path.insert(0, os.environ["COMMON"])
+import common
+
+side, out, figures = sys.argv[1], sys.argv[2], [float(v) for v in sys.argv[3:]]
+with open(os.environ["LOG"], "a") as log:
+    log.write(side + "\n")
+done = open(os.environ["LOG"]).read().split().count(side) - 1
+rows = common.Rows(out, "played")
+keys = [os.environ["KEY"]] + [os.environ["KEY"].replace("eager", "graph")] * (side == "plumb")
+for key, scale in zip(keys, (1, 0.5)):
+    rows.emit(key, "step_time", scale * figures[done % len(figures)], 5)
+    rows.emit(key, "tokens_per_second", 64 / figures[done % len(figures)])
+if side == "plumb":
+    rows.emit("ceiling/copy", "copy_rate", 1e10)
+if os.environ.get("UNWELL") == side:
+    rows.emit(os.environ["KEY"], "loss", float("nan"))
+PYTHON
+cat >bench <<'SH'
+#!/bin/bash
+case $* in *--mode\ graph*) KEY=${KEY/eager/graph} ;; esac
+[ -z "$BENCH_ENDS" ] || { echo 'bench: no device' >&2 && exit "$BENCH_ENDS"; }
+while [ $# -gt 0 ]; do
+    case $1 in
+    --dry-run) printf ' 1.0 s  %s\n' ceiling/copy "$KEY" "${KEY/eager/graph}" && exit ;;
+    --out) mkdir -p "$2" && exec python3 "${0%/*}/player.py" plumb "$2/results.csv" 0.01 0.02 0.04 ;;
+    esac
+    shift
+done
+SH
+cat >python <<'SH'
+#!/bin/bash
+[ "$1" != -c ] || { echo "$LACKS" && exit; }
+case $1 in
+*torch_step.py) side=torch figures='0.03 0.08 0.08' ;;
+*hf_step.py) side=hf figures='0.1 0.2 0.4' ;;
+esac
+[ -z "$PEER_ENDS" ] || exit "$PEER_ENDS"
+while [ "$1" != --out ]; do shift; done
+exec python3 "${0%/*}/player.py" $side "$2" $figures
+SH
+chmod +x bench python
+export PB_BENCH=$dir/bench PB_PEER_PYTHON=$dir/python
+
+run() { "$peers/run" --what qlora --cases tiny:1x64 "$@"; }
+
+# ---- arguments ------------------------------------------------------------------------------------------
+table "$peers/run" <<'TABLE'
+--help                            |   0 | --what
+--what qloar                      |   2 | 'qloar' is not one of full, qlora, backward, kernels, attention
+--peers jax                       |   2 | 'jax' is not one of torch, hf, tilelang, cudnn, flashmla
+--what full --peers hf            |   2 | none of them measures full
+--cases tiny                      |   2 | 'tiny' is not MODEL:BATCHxSEQ
+--cases tiny:0x64                 |   2 | 'tiny:0x64' is not MODEL:BATCHxSEQ
+--processes 0                      |   2 | --processes must be at least 1
+--device tpu                      |   2 | invalid choice
+TABLE
+expect 2 'no case of qlora for hf' run --peers hf --modes graph
+touch there.csv
+expect 2 'there.csv exists' run --out there.csv
+
+# ---- missing packages and programs -----------------------------------------------------------------------
+LACKS='peft bitsandbytes' expect 125 'python lacks peft, bitsandbytes' run --out a.csv
+[[ $(wc -l <log) -eq 1 ]] || fail 'missing packages: more than a line'
+PB_PEER_PYTHON=/proc/nowhere expect 125 '/proc/nowhere' run --out a.csv
+PB_BENCH=/proc/nowhere expect 125 '/proc/nowhere' run --out a.csv
+BENCH_ENDS=125 expect 125 'bench ended with exit code 125' run --out a.csv
+[[ ! -e a.csv ]] || fail 'a.csv is there although nothing was measured'
+PEER_ENDS=3 expect 125 'hf_step.py ended with exit code 3' run --processes 2 --out a.csv
+[[ $(grep -c -- '-plumb,' a.csv) -eq 10 && $(grep -c 'ended with' log) -eq 2 ]] || fail 'a lost peer took the others along'
+
+# ---- a run: order, columns, ratios ------------------------------------------------------------------------
+: >"$LOG"
+expect 0 'rows: b.csv, seed 7' run --processes 3 --seed 7 --out b.csv
+cp log b.txt && cp "$LOG" b.order
+awk 'NR % 3 == 1 { n++ } { if (seen[n, $1]++) bad = 1 } END { exit bad || NR != 9 }' b.order ||
+    fail 'a round has not every side once'
+grep -qE '^torch: .* eager +/ plumb eager +0\.08 +0\.02 +3\.000 \(2\.000 to 4\.000, 3\)$' b.txt || fail 'ratio of torch'
+grep -qE '^hf: .* eager +/ plumb graph +0\.2 +0\.01 +20\.000 \(20\.000 to 20\.000, 3\)$' b.txt || fail 'ratio of hf'
+"$bench" list --columns | awk '{ print $1 }' | paste -sd, >columns
+head -n 1 b.csv | diff - columns >"$dir/log" || fail 'columns are not those of bench'
+grep -q 'played; order .*, seed 7' b.csv || fail 'the seed is not in the rows'
+awk -F, 'NR > 1 { n[$2]++ } END { for (r in n) print r, n[r] }' b.csv | sort | sed 's/^[^-]*-//' >sides
+printf 'hf 6\nplumb 15\ntorch 6\n' | diff - sides >"$dir/log" || fail 'rows of a side are missing'
+for side in plumb torch hf; do
+    awk -F, -v side="-$side\$" 'NR == 1 || $2 ~ side' b.csv >$side.csv
+    expect 0 'throughput/step' "$bench" report $side.csv
+done
+expect 0 'throughput/step' "$bench" report b.csv
+expect 3 'step_time' "$bench" compare plumb.csv torch.csv --all --subset --strict --gates "$peers/../../baselines/gates.csv"
+
+: >"$LOG"
+expect 0 'seed 7' run --processes 3 --seed 7 --out c.csv
+diff "$LOG" b.order >"$dir/log" || fail 'the same seed gave another order'
+: >"$LOG"
+expect 0 'seed 8' run --processes 8 --peers torch --seed 8 --out d.csv
+[[ $(awk 'NR % 2' "$LOG" | sort -u | wc -l) -eq 2 ]] || fail 'the same side always went first'
+: >"$LOG"
+UNWELL=hf expect 4 'rows: e.csv' run --processes 1 --out e.csv
+grep -q ',loss,1,none,,0,wrong,"loss is not finite;' e.csv || fail 'a loss that is not finite has no row'
+expect 0 'no time for round 2 of 3 of qlora' run --processes 3 --limit 0.001 --out f.csv
+
+# ---- the cases of every peer, from the real bench -----------------------------------------------------------
+export PB_BENCH=$bench
+expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' \
+    "$peers/run" --what qlora,backward --device cuda --dry-run
+[[ $(grep -c '^qlora torch: ' log) -eq 16 && $(grep -c '^backward hf: ' log) -eq 8 ]] || fail 'not 8 cases'
+expect 0 'kernels torch: kernels/nf4_dequantize?dtype=bf16&shape=' \
+    "$peers/run" --what kernels --filter 'kernels/nf4_dequantize?dtype=bf16&*' --dry-run
+# A row's unit is looked up in metrics.def: a metric that is not there would fail the case.
+grep -ohE 'emit\([a-z_]+, "[a-z_0-9]+"' "$peers"/*.py | sed 's/.*"\(.*\)"/\1/' | sort -u >emitted
+[[ $(wc -l <emitted) -gt 10 ]] || fail 'the metrics that peers emit were not found'
+"$bench" list metrics | sed 's/ .*//' | sort | comm -13 - emitted >"$dir/log"
+[[ ! -s $dir/log ]] || fail 'peers emit metrics that metrics.def does not have'
+
+"$bench" list requirements | sed -n 's|^    .* of \(kernels/[^ ]*\) .*|\1|p' | sort >judged
+[[ $(wc -l <judged) -gt 5 ]] || fail 'requirements judge no kernels'
+printf '#!/bin/sh\n[ "$1" = list ] || { printf "%%s\\n" "$@" >asked; exit; }\nexec "%s" "$@"\n' "$bench" >listing && chmod +x listing
+PB_BENCH=./listing "$peers/run" --what kernels --device cuda --dry-run >/dev/null 2>&1
+sed -n 's|&\*shape=|\&shape=|p' asked | sort | diff judged - >"$dir/log" || fail 'not the kernels that requirements judge'
+
+# ---- sparse attention: one line names what is missing; cases; key lists ------------------------------------------
+mkdir -p miles wheels/cudnn/deepseek_sparse_attention mla/csrc/sm90/prefill/sparse/instantiations
+touch miles/tilelang_sparse_mla_fwd.py
+kernel=mla/csrc/sm90/prefill/sparse/instantiations/phase1_k512.cu && echo 'nothing;' >$kernel
+one_line() { # one_line EXIT TEXT COMMAND...: as expect, with one line of output
+    expect "$@"
+    [[ $(wc -l <log) -eq 1 ]] || fail "more than a line: $2"
+}
+attention() { "$peers/run" --what attention --device cuda "$@"; }
+one_line 2 'a --path is needed to measure attention' attention
+for peer in tilelang cudnn flashmla; do
+    one_line 2 "--path $peer=PATH is missing" attention --peers $peer
+    one_line 125 'nowhere is not there: a ' attention --path $peer=nowhere
+    one_line 2 "--path $peer=PATH is missing" "$peers/attention_peers.py" --peer $peer key
+done
+one_line 125 'miles: want miles_plugins/models/deepseek_v4/ops/kernel/tilelang_sparse_mla_fwd.py or tilelang_sparse_mla_fwd.py' \
+    attention --path tilelang=miles
+one_line 125 'wheels: want cudnn/deepseek_sparse_attention in it' attention --path cudnn=wheels
+mkdir -p wheels/nvidia_cutlass_dsl/dsl_packages && printf '#!/bin/sh\nshift 2\necho "$@"\n' >bare && chmod +x bare
+PB_PEER_PYTHON=./bare one_line 125 './bare lacks torch, tvm_ffi; pip install them' attention --path cudnn=wheels
+one_line 125 "miles: want ${kernel#mla/} in it" attention --path flashmla=miles
+build() { "$peers/attention_peers.py" --peer flashmla --path mla --build mla.so; }
+one_line 125 'mla/csrc/cutlass/include: no CUTLASS headers there; PB_CUTLASS names their folder' build
+mkdir -p headers/cutlass && touch headers/cutlass/cutlass.h
+PB_CUTLASS=headers one_line 125 'no instantiation of run_fwd_phase1_kernel' build
+echo 'template void run_fwd_phase1_kernel<512, false>(const SparseAttnFwdParams& params);' >$kernel
+PB_CUTLASS=headers CUDACXX=/proc/nowhere one_line 125 '/proc/nowhere: ' build
+printf '#!/bin/sh\ngrep -q "run_fwd_phase1_kernel<512, false>(p)" mla.so.cu && echo "x.cu(1): error: why" >&2\nexit 1\n' >nvcc
+chmod +x nvcc
+PB_CUTLASS=headers CUDACXX=./nvcc one_line 125 'FlashMLA does not build: x.cu(1): error: why' build
+[[ ! -e mla.so.cu ]] || fail 'the wrapper is left behind'
+expect 2 'is not NAME=PATH' attention --path jax=x
+expect 0 'attention tilelang: attention/fwd?dtype=bf16&heads=64&list=v4&masked=0&qk=512&seq=4096&topk=640&variant=sparse' \
+    attention --peers tilelang,cudnn,flashmla --dry-run
+for sides in 'tilelang 12' 'cudnn 6' 'flashmla 6'; do
+    [[ $(grep -c "^attention ${sides% *}: " log) -eq ${sides#* } ]] || fail "not $sides cases"
+done
+grep -q 'cudnn: .*/fwd\|flashmla: .*/bwd\|variant=dense' log && fail 'a case that the peer has not'
+key='attention/fwd?dtype=bf16&heads=8&list=causal&masked=0&qk=512&seq=40&topk=16&variant=sparse'
+"${bench%/*}/attention_lists" "$key" | od -An -v -t d4 -w64 >lists
+[[ $(wc -l <lists) -eq 40 ]] || fail 'not 40 lists of 16'
+awk '{ n = 0; for (w = 1; w <= 16; w++) { if ($w >= NR || seen[NR, $w]++ && $w >= 0) bad = 1; n += $w >= 0 } }
+    n != (NR < 16 ? NR : 16) { bad = 1 } END { exit bad }' lists || fail 'lists that are not the case'"'"'s'
+expect 2 'has no lists' "${bench%/*}/attention_lists" "${key/sparse/dense}"
+
+# ---- the peers' token ids equal the trainer's ----------------------------------------------------------------
+# One process asks for all batches, as in a measurement, where the text is read once.
+shapes=('1 128' '4 512' '3 2048' '1 128')
+for shape in "${shapes[@]}"; do "$corpus_ids" $shape; done >want
+PYTHONPATH=$peers python3 -c 'import common, sys
+for shape in sys.argv[1:]:
+    for part in common.batch(*map(int, shape.split())):
+        for row in part:
+            print(*row)' "${shapes[@]}" | cmp - want >"$dir/log" 2>&1 || fail "other ids than the trainer's"
+
+[[ $failures -eq 0 ]] && echo "all passed"
+exit $((failures > 0))

@@ -1,0 +1,97 @@
+#!/bin/bash
+# readme_test.sh BENCH SOURCE - scripts/readme: documents and figures from stored files, and what --check says when they
+# differ.
+bench=$1 source=$2
+. "${0%/*}/../cli.sh"
+readme() { python3 "$source/scripts/readme" --bench "$bench" --root f --machine f/machine "$@"; }
+fine() { "$@" >"$dir/log" 2>&1 || fail "exit code $?: $*"; }
+fresh() { rm -rf f && cp -r "$source/tests/fixtures/readme" f && touch f/docs/{attention,results-cpu,results-h200,statistics}.md; }
+golden() { # golden FILE: without the packages, which are those of the source tree
+    diff <(sed '/table: dependencies/,/<!-- end/{/^| `/d}' "f/$1") "$source/tests/fixtures/readme/$1.golden" ||
+        fail "another $1"
+}
+
+# ---- with all files -------------------------------------------------------------------------------------------------
+fresh
+expect 1 'is not what backward.csv gives' readme --check
+grep -q '^-old$' "$dir/log" || fail "--check shows no diff"
+[[ ! -e f/machine/crossover.svg ]] && cmp -s f/README.md "$source/tests/fixtures/readme/README.md" || fail "--check wrote"
+fine readme
+golden README.md
+golden docs/more.md
+grep -q '^| `gcc` | compiler | everyone |$' f/docs/more.md || fail "no packages"
+fine readme --check
+[[ -s $dir/log ]] && fail "--check prints something though all is right"
+cp f/machine/crossover.svg once.svg
+fine readme
+cmp -s f/machine/crossover.svg once.svg || fail "the same files give another figure"
+grep -q 'eager time / graphed time' once.svg || fail "the figure is not the crossover"
+grep -q 'tokens of a sequence' f/machine/attention.svg || fail "the figure is not that of attention"
+[[ $(grep -c '<title>gnuplot_plot_' f/machine/attention.svg) -eq 3 ]] || fail "not a line for every list with two lengths"
+
+# ---- documents that differ from the files --------------------------------------------------------------------------------
+sed -i 's/| 42.4 us |/| 40.0 us |/' f/README.md
+expect 1 '+| NF4 dequantise, 14336 x 4096 | `table` | 42.4 us |' readme --check
+fine readme
+sed -i 's/| 6.60 ms |/| 6.50 ms |/' f/docs/more.md
+expect 1 '+| qwen2.5-0.5b | qlora | 1 | 128 | 6.60 ms |' readme --check
+fine readme
+sed -i 's/,0.0041,/,0.0051,/' f/machine/backward.csv # new values, old tables
+expect 1 'crossover.svg: is not what backward.csv gives' readme --check
+grep -qF '| 5.10 ms |' "$dir/log" || fail "the diff lacks the new figure"
+fine readme
+sed -i 's/Produced by GNUPLOT [0-9.]*/Produced by GNUPLOT 1.0/' f/machine/crossover.svg
+expect 0 'drawn by another gnuplot: not compared' readme --check
+sed -i 's/(docs\/more.md)/(docs\/less.md)/' f/README.md
+expect 1 'README.md: no file docs/less.md' readme --check
+sed -i '/table: cpu -->/,/<!-- end/d' f/docs/more.md
+expect 1 "no document has the table 'cpu'" readme --check
+
+# ---- without a file its tables are empty, and nothing else changes --------------------------------------------------------
+fresh
+fine readme
+rm f/machine/backward.csv f/machine/peers.csv
+expect 1 'crossover.svg: has nothing to show' readme --check
+fine readme
+[[ ! -e f/machine/crossover.svg ]] || fail "a figure of nothing"
+grep -q 'CUDA graph gain\|Hugging Face\|cuDNN' f/README.md f/docs/more.md && fail "a row without its file"
+grep -q '26.1 ms | 5.30 GB | at most 34.0 ms | met |$' f/README.md || fail "the steps without peers"
+sed -i 's/,0.0036,/,0.0037,/' f/machine/attention.csv
+expect 1 'attention.svg: is not what attention.csv gives' readme --check
+rm -r f/machine/*.csv f/machine/validation f/cpu-test
+fine readme
+[[ ! -e f/machine/attention.svg ]] || fail "a figure of no attention"
+[[ $(sed '/^old$/d' "$source/tests/fixtures/readme/README.md") == "$(cat f/README.md)" ]] || fail "tables of nothing"
+
+# ---- several sessions: their median, and the verdicts of the newest --------------------------------------------------------
+fresh
+sed -n 's/,baseline:/,baseline:z/; 2,$s/,fail,/,pass,/; 2,$p' f/machine/kernels.csv >later
+cat later >>f/machine/kernels.csv
+fine readme
+grep -q 'kernels.csv`, median of 2 sessions of 3 processes' f/README.md || fail "two sessions are not named"
+grep -q 'cross-entropy with gradient.*| met |$' f/README.md || fail "an old verdict outlives a new one"
+sed 's/,baseline:z/,baseline:a/; s/,pass,/,fail,/' later >>f/machine/kernels.csv
+fine readme
+grep -q 'cross-entropy with gradient.*| met |$' f/README.md || fail "an old verdict comes after a new one"
+
+# ---- errors ----------------------------------------------------------------------------------------------------------------
+fresh
+sed -i 's/table: steps/table: stairs/' f/README.md
+expect 2 "README.md: no table 'stairs' exists" readme
+fresh
+sed -i '0,/<!-- end -->/{/<!-- end -->/d}' f/docs/more.md
+expect 2 'more.md: a table has no <!-- end -->' readme
+fresh
+sed -i 's/: seconds <= 0.00125; .*/"/' f/machine/kernels.csv
+expect 2 'the note is not `statement: metric relation bound; how`' readme
+fresh
+sed -i '2s/,4.2e+12,/,much,/' f/machine/backward.csv
+before=$(md5sum f/README.md)
+expect 2 'readme: ' readme
+printf 'x\n' >>f/machine/backward.csv
+expect 2 'readme: ' readme
+[[ $(md5sum f/README.md) == "$before" ]] || fail "a README from bad files"
+expect 2 'README.md: no such file' python3 "$source/scripts/readme" --root nowhere --machine f/machine --bench "$bench"
+
+[[ $failures -eq 0 ]] && echo "all passed"
+exit $((failures > 0))
