@@ -78,7 +78,7 @@ def field(record, key, value):
 
 
 def incomplete(r):
-    """What a record lacks, or None."""
+    """The parts that a record lacks, as text; None: it is complete."""
     if r.kind == "mutation":
         whole = r.breaks and r.edits and (r.tests or r.gpu_test)
         return None if whole else "a 'breaks:' line, a 'test:' or 'gpu-test:' line, and an edit"
