@@ -1,4 +1,5 @@
-# mutant_records.py - reads tests/mutations/*.mut and applies records to the sources; scripts/mutants has the format.
+# mutant_records.py - reads tests/mutations/*.mut and tests/slowdowns/*.mut, and applies records to the sources;
+# scripts/mutants and scripts/gate-score describe the records.
 """Old lines are compared token by token, without white space and comments, inside one function. So a record still fits
 after a file was moved or reformatted, or after its comments were rewritten."""
 import bisect
@@ -11,6 +12,8 @@ import subprocess
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KEYS = ("mutation", "breaks", "test", "gpu-test", "in")
+BEGINS = ("mutation", "slowdown", "harmless")
+SPEED_KEYS = ("slowdown", "harmless", "is", "bench", "folder", "in")
 C_FILE = re.compile(r"\.(c|h|cu|cuh|def)$")
 C_TOKEN = re.compile(r'(?s:/\*.*?\*/)|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|\w+|[^\w\s]')
 SCRIPT_TOKEN = re.compile(r'(?<!\S)#[^\n]*|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|\w+|[^\w\s]')
@@ -23,8 +26,10 @@ Edit = collections.namedtuple("Edit", "file function lines at")  # lines: (mark,
 
 
 class Record:
-    def __init__(self, name, at):
-        self.name, self.at, self.breaks, self.tests, self.gpu_test, self.edits, self.text = name, at, "", [], "", [], ""
+    def __init__(self, name, at, kind):
+        self.name, self.at, self.kind, self.edits, self.text = name, at, kind, [], ""
+        self.breaks, self.tests, self.gpu_test = "", [], ""  # of a mutation
+        self.what, self.bench, self.folder = "", "", ""  # of a slowdown or a harmless change
 
 
 class Error(Exception):
@@ -34,8 +39,8 @@ class Error(Exception):
 # ---- reading -------------------------------------------------------------------------------------------------
 
 
-def parse(path, text):
-    """The records of one file."""
+def parse(path, text, keys=KEYS):
+    """The records of one file. keys: the words that may begin a line."""
     records, place, open_edit = [], None, False
     for number, line in enumerate(text.split("\n"), 1):
         at = f"{path}:{number}"
@@ -50,12 +55,12 @@ def parse(path, text):
         elif line.strip() == "" or line.startswith("#"):
             open_edit = False
             continue
-        elif key not in KEYS or (key != "mutation" and not records):
+        elif key not in keys or (key not in BEGINS and not records):
             raise Error(f"{at}: '{line}' is not a line of a record")
         else:
             open_edit = False
-            if key == "mutation":
-                records.append(Record(value, at))
+            if key in BEGINS:
+                records.append(Record(value, at, key))
                 place = None
             elif key == "in":
                 place = (value.split() + [None])[:2]
@@ -68,24 +73,37 @@ def parse(path, text):
 def field(record, key, value):
     if key == "test":
         record.tests.append(value)
-    elif key == "gpu-test":
-        record.gpu_test = value
     else:
-        record.breaks = value
+        setattr(record, {"gpu-test": "gpu_test", "is": "what"}.get(key, key), value)
 
 
-def load():
-    """All records, sorted by name. Raises Error for an incomplete record and for two records with one name."""
+def incomplete(r):
+    """The parts that a record lacks, as text; None: it is complete."""
+    if r.kind == "mutation":
+        whole = r.breaks and r.edits and (r.tests or r.gpu_test)
+        return None if whole else "a 'breaks:' line, a 'test:' or 'gpu-test:' line, and an edit"
+    whole = r.what and r.bench and (r.edits or r.folder)
+    return None if whole else "an 'is:' line, a 'bench:' line, and an edit or a 'folder:' line"
+
+
+def load(folder="mutations", keys=KEYS):
+    """All records of tests/FOLDER, sorted by name. Raises Error for an incomplete record and for two records with one
+    name."""
     records = {}
-    for path in sorted(glob.glob(os.path.join(ROOT, "tests", "mutations", "*.mut"))):
+    for path in sorted(glob.glob(os.path.join(ROOT, "tests", folder, "*.mut"))):
         with open(path, encoding="utf-8") as f:
-            for r in parse(os.path.relpath(path, ROOT), f.read()):
+            for r in parse(os.path.relpath(path, ROOT), f.read(), keys):
                 if r.name in records:
                     raise Error(f"{r.at}: the name {r.name} is already used at {records[r.name].at}")
-                if not (r.breaks and r.edits and (r.tests or r.gpu_test)):
-                    raise Error(f"{r.at}: {r.name} needs a 'breaks:' line, a 'test:' or 'gpu-test:' line, and an edit")
+                if incomplete(r):
+                    raise Error(f"{r.at}: {r.name} needs {incomplete(r)}")
                 records[r.name] = r
     return [records[name] for name in sorted(records)]
+
+
+def load_speed():
+    """The records of tests/slowdowns."""
+    return load("slowdowns", SPEED_KEYS)
 
 
 # ---- where a function is ----------------------------------------------------------------------------------------
