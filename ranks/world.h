@@ -69,7 +69,8 @@ pb_status pb_world_gather(pb_world *w, const char *what, const void *mine, size_
  * pb_error() on every rank is that rank's message, after "rank R on HOST: " if the world has more than one rank. So all
  * ranks end with the same exit code, and main() prints the message on rank 0 only (pb_world_speaks). */
 pb_status pb_world_agree(pb_world *w, const char *what, pb_status mine);
-/* True on the one rank that prints: rank 0, or any rank whose world is broken because it lost rank 0. */
+/* True on the one rank that prints: rank 0, or a rank that found or lost no rank 0. NULL after pb_world_open has failed
+ * gives the answer for that failure. */
 bool pb_world_speaks(const pb_world *w);
 
 /* Fails on every rank, with EINVAL, if `text` differs between ranks: "NAME differs: rank 0 has A, rank 3 on HOST has
