@@ -14,14 +14,15 @@
  * Order. All ranks enqueue the same collectives in the same order, over all communicators of the process, eager or
  * replayed. A collective starts after the work enqueued on the compute stream before it. With overlap = false later work
  * on the compute stream follows the collective. With overlap = true it runs next to later work, on the communicator's
- * own stream (GPU) or thread (CPU), and no one may use its outputs or change its inputs before a `wait`. Collectives of
- * one communicator run one after the other. A recording must end with a `wait` on each communicator on which it enqueued
- * with overlap; otherwise pb_record fails.
+ * own stream (GPU) or on a thread of the process (CPU), and nothing may use its outputs or change its inputs (also the
+ * arrays of counts) before a `wait`. Collectives of one communicator run one after the other. A recording waits for all
+ * collectives that it enqueued with overlap before it ends; otherwise pb_record fails on a GPU. Collectives enqueued
+ * before a recording are waited for before it.
  *
  * Ordered reduction. With ordered = true the result is ((x_0 + x_1) + x_2) + ... in f32, rounded once to the dtype, bit
  * for bit, whatever the number of hosts, the count or the split into collectives: the blocks are exchanged, each rank
  * adds its own in rank order, and the sums are gathered. It moves as many bytes as a ring but needs memory of the
- * communicator. With ordered = false the order is the library's, and bf16 may be rounded between additions. Max is exact
+ * communicator. MPI reduces so in every case but all_reduce in f32 with ordered = false. With ordered = false the order is the library's, and bf16 may be rounded between additions. Max is exact
  * in both; the result of max is unspecified if an element is NaN on some rank (use agree to find that out).
  *
  * One rank: comm = NULL or a group of one rank. Reductions and exchanges are then copies (nothing if y == x), and wait
@@ -31,15 +32,16 @@
  * y == x + offset_r. Any other overlap of x and y is not allowed. Buffers need no alignment beyond their dtype's; 16
  * bytes are faster.
  *
- * Memory. A communicator owns the memory that collectives need (ordered reductions: ceil(count/N) (N + 1) elements). It
+ * Memory. A communicator owns the memory that collectives need: about one more copy of x for an ordered reduction. It
  * grows outside recordings, so run a collective once before recording it; it is allocated with pb_alloc, so the plan
  * backend accounts for it. Blocks that a recording uses stay valid until pb_comm_close.
  *
  * Errors. EINVAL: bad arguments. On the CPU every collective first compares op, dtype, counts and flags between ranks,
  * and a difference is EINVAL on all ranks ("rank 1 calls all_reduce of 5 f32, rank 0 of 4"); NCCL cannot detect it (it
- * hangs or mixes data), so callers compare their layout once with pb_world_same. EDEVICE: a rank has ended, the library
- * failed, or pb_comm_abort was called; the communicator takes no more work. An error of an overlapped collective is
- * returned by the next call on the communicator, at the latest by `wait` (CPU) or pb_comm_status (GPU). */
+ * hangs or mixes data), so callers compare their layout once with pb_world_same. EDEVICE: the library failed, or
+ * pb_comm_abort was called. After a failure the communicator takes no more work: every later call on it fails with the
+ * same message. The error of an overlapped collective is returned by a later call on the communicator, at the latest by
+ * `wait` (CPU) or by pb_comm_status (GPU). EUNSUPPORTED: with MPI, a block or total beyond 2^31 - 1 elements. */
 #ifndef PB_COMM_H
 #define PB_COMM_H
 #include "kernels/engine/op.h"
