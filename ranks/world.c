@@ -78,7 +78,7 @@ static void list_addresses(pb_store_address *a)
 
 /* ---- connecting ------------------------------------------------------------------------------------------------- */
 
-/* What rank 0 tells the others over MPI: where it listens, or why it does not. */
+/* Sent by rank 0 to the others over MPI: where it listens, or why it does not. */
 typedef struct invitation {
     int status;
     pb_store_address address;

@@ -303,7 +303,7 @@ static struct timespec seconds_from_now(double seconds)
     return t;
 }
 
-/* Enters the communicator on a thread, which is left behind if another rank does not arrive: the process ends then. */
+/* Enters the communicator on a thread, which keeps waiting if another rank does not arrive: the process ends then. */
 static pb_status enter_in_time(pb_comm *c, const ncclUniqueId *id, double seconds)
 {
     state *s = state_of(c);

@@ -87,7 +87,7 @@ typedef struct job {
     int pipe[MOST];
 } job;
 
-/* What a rank does; its status and message are reported. */
+/* The work of a rank; its status and message are reported. */
 typedef pb_status (*role)(int rank, pb_world **w);
 
 static int free_port(void)
