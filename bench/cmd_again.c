@@ -102,8 +102,8 @@ static pb_exit confirm(const pb_again *a, char *keys, int rows)
     const pb_exit code = wait_for(a->o->confirm_after) ? measure_again(a, keys, dir) : PB_EXIT_HARNESS;
     if (pb_interrupted())
         fprintf(stderr,
-                "bench: interrupted before the worse rows were confirmed; %s is complete; bench run --resume %s measures "
-                "them again, bench compare %s compares without\n",
+                "bench: interrupted before the worse rows were confirmed; %s is complete; bench run --resume %s "
+                "measures them again, bench compare %s compares without\n",
                 a->dir, a->dir, a->dir);
     else if (code != PB_EXIT_OK)
         fprintf(stderr, "bench: the second measurement in %s failed (exit code %d), so it confirms nothing of its failed "

@@ -104,7 +104,7 @@ static bool has_again(const char *run, char *path, size_t n)
 }
 
 /* Reads the results that measured rows of the candidate again: those in o->confirmed, else those in RUN/again. *out
- * stays unchanged if there are none. EINVAL: the results are the candidate's own, or of another machine, host or
+ * stays unchanged if neither exists. EINVAL: the results are the candidate's own, or of another machine, host or
  * bench_version. */
 static pb_status open_again(const char *run, const side *cand, const pb_compare_opts *o, side *out)
 {
