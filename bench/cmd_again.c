@@ -106,8 +106,8 @@ static pb_exit confirm(const pb_again *a, char *keys, int rows)
                 "measures them again, bench compare %s compares without\n",
                 a->dir, a->dir, a->dir);
     else if (code != PB_EXIT_OK)
-        fprintf(stderr, "bench: the second measurement in %s failed (exit code %d), so it confirms nothing of its failed "
-                        "cases\n",
+        fprintf(stderr,
+                "bench: the second measurement in %s failed (exit code %d): its failed cases confirm nothing\n",
                 dir, (int)code);
     return code;
 }

@@ -38,6 +38,7 @@ expect 1 'REGRESSED' "$fixture" run --resume tight --confirm-after 0 --budget 1h
 # waiting RUN OPTION...: starts bench and returns while it waits to measure again.
 waiting() {
     local out=$1
+    : >"$dir/log" # the line of the run before must not be found
     "${run[@]}" --out "$out" --confirm-after 3 >"$dir/log" 2>&1 & pid=$!
     until grep -q "$plan" "$dir/log" || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
 }
