@@ -10,7 +10,6 @@
 
 #include "bench/commands.h"
 #include "bench/compare/compare.h"
-#include "bench/compare/stored_rule.h"
 #include "bench/run/run.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
@@ -106,8 +105,7 @@ static pb_exit confirm(const pb_again *a, char *keys, int rows)
                 "measures them again, bench compare %s compares without\n",
                 a->dir, a->dir, a->dir);
     else if (code != PB_EXIT_OK)
-        fprintf(stderr,
-                "bench: the second measurement in %s failed (exit code %d): its failed cases confirm nothing\n",
+        fprintf(stderr, "bench: the second measurement in %s failed (exit code %d): its failed cases confirm nothing\n",
                 dir, (int)code);
     return code;
 }

@@ -3,7 +3,7 @@
 #ifndef PB_COMMANDS_H
 #define PB_COMMANDS_H
 #include "bench/options/options.h"
-#include "bench/run/plan.h"
+#include "bench/run/run.h"
 
 #define COMMAND(name, arguments, what) pb_exit pb_cmd_##name(const pb_options *o);
 #include "bench/options/commands.def"
