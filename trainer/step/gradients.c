@@ -26,7 +26,8 @@ pb_status pb_gradients_open(pb_trainer *t)
     if (!m->ordered) return PB_OK;
     g->separate = c->ordered && c->micro_batches > 1;
     g->each = m->order[0]->grad;
-    PB_TRY(pb_buckets_make(m, c->comm ? PB_BUCKET_BYTES / sizeof(float) : SIZE_MAX, &g->buckets));
+    const size_t least = (c->bucket_bytes ? c->bucket_bytes : PB_BUCKET_BYTES) / sizeof(float);
+    PB_TRY(pb_buckets_make(m, c->comm ? least : SIZE_MAX, &g->buckets));
     pb_arena_begin(&g->arena, t->ctx);
     carve(t);
     PB_TRY(pb_arena_commit(&g->arena));

@@ -69,6 +69,7 @@ typedef struct pb_train_config {
      * pb_trainer_close; NULL: one rank. All ranks have the same configuration. */
     pb_comm *comm;
     pb_reduce reduce;
+    size_t bucket_bytes; /* least size of a bucket of gradients; 0: PB_BUCKET_BYTES */
     int micro_batches; /* of this rank in a step; 0: 1. Only read with `ordered` */
     /* If true, the sum of a step's gradients does not depend on the number of ranks, bit for bit: the micro-batches are
      * added one by one, in the order of (micro-batch, rank). With several micro-batches per rank it needs a second
