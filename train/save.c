@@ -104,8 +104,8 @@ static pb_status settings(pb_saver *s)
 
 static void note(void *self, const char *line)
 {
-    (void)self;
-    fprintf(stderr, "train: %s\n", line);
+    const pb_saver *s = self;
+    if (pb_train_leads(s->j->o)) fprintf(stderr, "train: %s\n", line);
 }
 
 /* Called for every checkpoint. Adds the adapters in PEFT's layout, so that other programs can load them from the
@@ -152,7 +152,9 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
                                      .nsettings = s->n,
                                      .extra = add_adapter,
                                      .extra_self = s,
-                                     .note = note};
+                                     .note = note,
+                                     .note_self = s,
+                                     .world = o->world};
     PB_TRY(pb_checkpoints_open(o->save, &c, &s->c));
     if (!o->resume && pb_checkpoints_latest(s->c))
         return pb_fail(

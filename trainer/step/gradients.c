@@ -28,6 +28,7 @@ pb_status pb_gradients_open(pb_trainer *t)
     g->each = m->order[0]->grad;
     const size_t least = (c->bucket_bytes ? c->bucket_bytes : PB_BUCKET_BYTES) / sizeof(float);
     PB_TRY(pb_buckets_make(m, c->comm ? least : SIZE_MAX, &g->buckets));
+    PB_TRY(pb_slices_make(m, &g->buckets, pb_comm_size(c->comm), pb_comm_rank(c->comm), &g->slices));
     pb_arena_begin(&g->arena, t->ctx);
     carve(t);
     PB_TRY(pb_arena_commit(&g->arena));
@@ -40,6 +41,7 @@ void pb_gradients_close(pb_trainer *t)
 {
     if (t->gradients.arena.ctx) pb_arena_free(&t->gradients.arena);
     free(t->gradients.buckets.bucket);
+    pb_slices_free(&t->gradients.slices);
 }
 
 /* ---- rounding to bf16 and back ------------------------------------------------------------------------- */

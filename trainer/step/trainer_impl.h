@@ -1,7 +1,7 @@
 /* trainer_impl.h - the members of pb_trainer: device buffers and settings that the phases of a step use. */
 #ifndef PB_TRAINER_IMPL_H
 #define PB_TRAINER_IMPL_H
-#include "trainer/parallel/buckets.h"
+#include "trainer/parallel/slices.h"
 #include "trainer/step/block.h"
 
 /* Activations that one layer keeps from the forward to the backward pass. T = B*S tokens. */
@@ -26,6 +26,7 @@ typedef struct pb_clip_group {
 /* See gradients.h. */
 typedef struct pb_gradients {
     pb_buckets buckets;
+    pb_slices slices;
     pb_arena arena;   /* `narrow`, and `sum` if it is separate */
     float *each;      /* [model.vector] gradients of one micro-batch, which the backward pass writes */
     float *sum;       /* [model.vector] gradients of the step; the same memory as `each` unless `separate` */
