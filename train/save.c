@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "os/file.h"
+#include "trainer/checkpoint/state.h"
 #include "trainer/hf/hf_save.h"
 #include "trainer/hf/peft.h"
 
@@ -131,11 +132,29 @@ static pb_status resume(pb_saver *s, pb_progress *p)
     return pb_dataset_seek(s->j->data, p->data);
 }
 
+/* Fails on all ranks if a setting differs between them: what is computed, or when they compute together. */
+static pb_status compare_ranks(pb_saver *s)
+{
+    const pb_train_options *o = s->j->o;
+    pb_state_settings own;
+    char when[200];
+    if (s->j->ranks == 1) return PB_OK;
+    pb_state_describe(s->j->trainer, &own);
+    for (int i = 0; i < PB_STATE_SETTINGS; i++) PB_TRY(pb_world_same(o->world, own.s[i].key, own.s[i].value));
+    for (size_t i = 0; i < s->n; i++) PB_TRY(pb_world_same(o->world, s->settings[i].key, s->settings[i].value));
+    snprintf(when, sizeof when, "%ld, %ld, %ld, %s, %s, %s, %s", o->eval_interval, o->save_interval, o->max_skipped,
+             o->mode, o->save ? "yes" : "no", o->export ? "yes" : "no", o->resume ? o->resume : "no");
+    return pb_world_same(o->world, "--eval-interval, --save-interval, --max-skipped, --mode, --save, --export, --resume",
+                         when);
+}
+
 pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
 {
     const pb_train_options *o = j->o;
     *s = (pb_saver){.j = j};
     *p = (pb_progress){0};
+    PB_TRY(pb_job_agree(j, "the settings", settings(s)));
+    PB_TRY(compare_ranks(s));
     if (!o->save) {
         if (o->resume || o->save_interval > 0 || o->save_retain_interval > 0)
             return pb_fail(PB_EINVAL, "--%s needs --save DIR",
@@ -144,7 +163,6 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
                                                   : "save-retain-interval");
         return PB_OK;
     }
-    PB_TRY(settings(s));
     const pb_checkpoint_options c = {.save_interval = o->save_interval > 0 ? o->save_interval : 0,
                                      .retain_interval = o->save_retain_interval > 0 ? o->save_retain_interval : 0,
                                      .last = (uint64_t)j->schedule.steps,
