@@ -1,10 +1,12 @@
-/* buckets_test.c - tests the order of a model's gradients, and their division into buckets: every gradient is in one
- * bucket, a bucket is complete when its last gradient is, and a tied embedding is complete last. */
-#include "trainer/parallel/buckets.h"
+/* buckets_test.c - tests the order of a model's gradients, and their division into buckets and slices: every gradient is
+ * in one bucket and one slice, a bucket is complete when its last gradient is, a tied embedding is complete last, and
+ * slices end between partial sums of the norm. */
 
 #include <stdlib.h>
 
+#include "kernels/clip/clip.h"
 #include "tests/test.h"
+#include "trainer/parallel/slices.h"
 #include "trainer/step/trainer.h"
 
 static void open_model(pb_ctx *ctx, const char *name, pb_tuning tuning, pb_dtype dtype, pb_model *m)
@@ -81,10 +83,68 @@ static void gradients_are_ordered_by_the_backward_pass(void **state)
     pb_model_close(&m);
 }
 
+/* Checks the pieces of one rank, and marks their elements in seen[m->vector]. */
+static void check_pieces(const pb_model *m, const pb_slices *s, unsigned char *seen)
+{
+    size_t own = 0;
+    for (int i = 0; i < s->n; i++) {
+        const pb_piece *x = &s->piece[i];
+        const size_t n = pb_param_n(x->p), run = pb_clip_run(n);
+        assert_true(x->n > 0 && x->first + x->n <= n);
+        assert_int_equal(x->first % run, 0);
+        assert_true(x->first + x->n == n || (x->first + x->n) % run == 0);
+        assert_true(x->own >= own && x->own + x->n <= s->total);
+        own = x->own + x->n;
+        for (size_t k = 0; k < x->n; k++) assert_int_equal(seen[x->p->at + x->first + k]++, 0);
+    }
+    (void)m;
+}
+
+static void check_slices(const pb_model *m, size_t least, int ranks)
+{
+    pb_buckets b;
+    unsigned char *seen = calloc(m->vector, 1);
+    size_t all = 0, marked = 0, run = 0;
+    assert_non_null(seen);
+    CHECK_OK(pb_buckets_make(m, least, &b));
+    for (int r = 0; r < ranks; r++) {
+        pb_slices s;
+        CHECK_OK(pb_slices_make(m, &b, ranks, r, &s));
+        check_pieces(m, &s, seen);
+        all += s.total;
+        for (int i = 0; i < b.n; i++) {
+            assert_int_equal(pb_slice_at(&s, i, ranks), b.bucket[i].n);
+            for (int k = 0; k < m->ordered; k++)
+                if (pb_clip_run(pb_param_n(m->order[k])) > run) run = pb_clip_run(pb_param_n(m->order[k]));
+            const size_t even = b.bucket[i].n / (size_t)ranks, own = s.count[i * ranks + r];
+            assert_true(own <= even + run + 1 && even <= own + run + 1); /* as equal as the partial sums allow */
+        }
+        pb_slices_free(&s);
+    }
+    assert_int_equal(all, m->vector);
+    for (size_t i = 0; i < m->vector; i++) marked += seen[i];
+    assert_int_equal(marked, m->trained);
+    free(b.bucket);
+    free(seen);
+}
+
+static void every_element_is_in_one_slice(void **state)
+{
+    for (int tuning = 0; tuning < PB_NTUNINGS; tuning++)
+        for (int ranks = 1; ranks <= 7; ranks += 2) {
+            pb_model m;
+            open_model(*state, "tiny", (pb_tuning)tuning, PB_BF16, &m);
+            check_slices(&m, 5000, ranks);
+            check_slices(&m, SIZE_MAX, ranks);
+            pb_model_close(&m);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_gradient_is_in_one_bucket),
+        cmocka_unit_test(every_element_is_in_one_slice),
         cmocka_unit_test(gradients_are_ordered_by_the_backward_pass),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);

@@ -23,7 +23,9 @@ typedef struct plan {
     int parts; /* micro-batches per rank */
     bool graph;
     pb_reduce reduce;
-    int bad_rank, bad_step; /* this rank's loss scale is infinite in this step; bad_step 0: none */
+    /* bad_step 0: none. In this step the gradients of this rank are not finite, because of its loss scale; without
+     * clipping, its loss is not finite. */
+    int bad_rank, bad_step;
 } plan;
 
 /* What a run leaves behind. */
@@ -46,8 +48,8 @@ static void fill(int number, int V, int32_t *ids, int32_t *targets, float *mask)
     }
 }
 
-/* Sets micro-batch `number` of a step of `all` micro-batches. */
-static void set_batch(pb_trainer *t, int step, int number, int all)
+/* Sets micro-batch `number` of a step of `all` micro-batches. bad: the loss is infinite. */
+static void set_batch(pb_trainer *t, int step, int number, int all, bool bad)
 {
     const int V = pb_trainer_model(t)->g.V;
     int32_t ids[T], targets[T];
@@ -58,6 +60,7 @@ static void set_batch(pb_trainer *t, int step, int number, int all)
         for (int k = 0; k < T; k++) count += (double)mask[k];
     }
     fill(step * all + number, V, ids, targets, mask);
+    if (bad) count = 1e-300;
     CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){.ids = ids, .targets = targets, .mask = mask, .count = count}));
 }
 
@@ -85,9 +88,9 @@ static double step(group *w, pb_graphs *g, pb_trainer *t, const plan *p, int at,
     double loss = 0, part[RANKS_MOST];
     bool stop;
     for (int k = 0; k * ranks < all; k++) {
-        set_batch(t, at, k * ranks + rank, all);
         const bool bad = p->bad_step && at == p->bad_step && (k * ranks + rank) % w->ranks == p->bad_rank;
-        CHECK_OK(pb_trainer_set_loss_scale(t, bad ? 3e38f : 1));
+        set_batch(t, at, k * ranks + rank, all, bad && p->clip == PB_CLIP_NONE);
+        CHECK_OK(pb_trainer_set_loss_scale(t, bad && p->clip != PB_CLIP_NONE ? 3e38f : 1));
         pb_trainer_accumulate(t, k > 0);
         pb_trainer_reduce(t, (k + 1) * ranks == all);
         run(&w->ctx, g, t, all == ranks ? pb_train_step : pb_train_micro);
@@ -116,7 +119,7 @@ static result train(group *w, const plan *p, bool together)
     CHECK_OK(pb_trainer_state(t, &r.state));
     assert_true(pb_trainer_clip_groups(t) <= 8);
     CHECK_OK(pb_trainer_clip_states(t, clip));
-    r.norm = clip[0].norm;
+    r.norm = p->clip == PB_CLIP_NONE ? 0 : clip[0].norm;
     r.all = snapshot(t, false, &r.n);
     pb_graphs_free(&g, &w->ctx);
     pb_trainer_close(t);
@@ -170,16 +173,16 @@ static void v4_models_give_the_same_bits(void **state)
     check_same(*state, &(plan){.model = "v4-tiny", .tuning = PB_FULL, .clip = PB_CLIP_FUSED, .parts = 1});
 }
 
-/* A gradient that is infinite on one rank makes all ranks skip the step: none of them changes its weights. */
+/* A gradient, or a loss, that is infinite on one rank makes all ranks skip the step: none of them changes its weights. */
 static void a_step_is_skipped_by_all_ranks(void **state)
 {
     group *w = *state;
-    for (int graph = 0; graph < 2; graph++) {
+    for (int graph = 0; graph < 4; graph++) {
         const plan p = {.model = "tiny",
                         .tuning = PB_FULL,
-                        .clip = PB_CLIP_MULTI,
+                        .clip = graph < 2 ? PB_CLIP_MULTI : PB_CLIP_NONE,
                         .parts = 1,
-                        .graph = graph,
+                        .graph = graph % 2,
                         .bad_rank = w->ranks - 1,
                         .bad_step = 1};
         result r = train(w, &p, true);
@@ -222,7 +225,7 @@ static void all_ranks_see_that_one_was_interrupted(void **state)
     pb_trainer *t = open_trainer(&w->ctx, &c);
     for (int i = 0; i < 2; i++) {
         CHECK_OK(pb_trainer_set_stop(t, i == 1 && w->rank == 1));
-        set_batch(t, 0, w->rank, w->ranks);
+        set_batch(t, 0, w->rank, w->ranks, false);
         CHECK_OK(pb_train_step(&w->ctx, t));
         CHECK_OK(pb_trainer_losses(t, loss, &stop));
         assert_int_equal(stop, i == 1);
