@@ -1,5 +1,6 @@
 /* main.c - the program `train`: finds the subcommand, parses its options, and returns the exit code. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/threads.h"
@@ -81,25 +82,65 @@ static int print_error(pb_status s)
     return pb_status_exit(s);
 }
 
+/* Connects to the other ranks, for the commands that several ranks may run together. parsed: whether this rank's options
+ * are valid. Fails on all ranks if those of one are not. All but rank 0 are quiet. */
+static pb_status open_world(pb_train_options *o, pb_status parsed)
+{
+    const pb_world_options w = {.version = PB_COMMIT, .mpi = o->device && strcmp(o->device, "cpu") == 0};
+    char why[1024];
+    if (o->command != PB_COMMAND_run && o->command != PB_COMMAND_eval) return parsed;
+    if (parsed != PB_OK) snprintf(why, sizeof why, "%s", pb_error());
+    const pb_status s = pb_world_open(&w, &o->world);
+    if (parsed != PB_OK) (void)pb_fail(parsed, "%s", why); /* it is the failure to report */
+    PB_TRY(s == PB_OK ? pb_world_agree(o->world, "the options", parsed) : parsed != PB_OK ? parsed : s);
+    o->quiet = o->quiet || !pb_train_leads(o);
+    return PB_OK;
+}
+
+/* Sets *out to true if this rank, or another one, was interrupted: all ranks return the same exit code. */
+static pb_status any_interrupted(const pb_train_options *o, bool *out)
+{
+    const char own = pb_interrupted();
+    const int ranks = pb_world_size(o->world);
+    char *all = malloc((size_t)ranks);
+    const pb_status s = all ? pb_world_gather(o->world, "the end of the run", &own, 1, all)
+                            : pb_fail(PB_ENOMEM, "no memory for an entry per rank");
+    for (int i = 0; s == PB_OK && i < ranks; i++) *out = *out || all[i];
+    free(all);
+    return s;
+}
+
+/* Runs the subcommand. Returns the exit code; one rank prints the message of a failure. */
+static int run(pb_train_options *o, pb_status parsed)
+{
+    bool interrupted = false;
+    pb_status s = open_world(o, parsed);
+    if (s == PB_OK) s = functions[o->command](o);
+    if (s == PB_OK) s = any_interrupted(o, &interrupted);
+    int code = s != PB_OK ? pb_status_exit(s) : interrupted ? EXIT_MACHINE : 0;
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        if (s == PB_OK) pb_fail(PB_EIO, "standard output could not be written completely");
+        code = print_error(PB_EIO);
+    } else if (s != PB_OK && pb_world_speaks(o->world)) {
+        print_error(s);
+    }
+    pb_world_close(o->world);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     pb_train_options o = {0};
     int first;
     pb_streams_open();
     pb_threads_wait_briefly(argv);
-    if (find_command(argc, argv, &o.command, &first) != PB_OK ||
-        pb_cli_parse(&pb_train_cli, o.command, argc - first, argv + first, &o, &o.args) != PB_OK)
-        return print_error(PB_EINVAL);
-    if (o.help) {
+    pb_status s = find_command(argc, argv, &o.command, &first);
+    if (s == PB_OK) s = pb_cli_parse(&pb_train_cli, o.command, argc - first, argv + first, &o, &o.args);
+    if (s == PB_OK && o.help) {
         o.args = (pb_words){{commands[o.command].name}, 1};
         o.command = PB_COMMAND_help;
     }
     pb_threads_limit("train");
     pb_interrupt_watch();
-    pb_status s = functions[o.command](&o);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        if (s == PB_OK) pb_fail(PB_EIO, "standard output could not be written completely");
-        return print_error(PB_EIO);
-    }
-    return s == PB_OK ? pb_interrupted() ? EXIT_MACHINE : 0 : print_error(s);
+    return run(&o, s);
 }
