@@ -20,7 +20,7 @@
 #include "launch/judge.h"
 
 enum { STRANGERS = 32, NONE = -1, LOST_CODE = 125 };
-static const double settle = 2, starter_time = 3, join_time = 60, hello_time = 5;
+static const double settle = 10, starter_time = 3, join_time = 60, hello_time = 5;
 
 typedef struct connection {
     int fd, rank;     /* fd -1: unused; rank NONE: it has not said who it is */

@@ -32,7 +32,7 @@ void pb_monitor_address(const pb_monitor *m, char out[PB_LAUNCH_ADDRESS]);
 void pb_monitor_stop(pb_monitor *m, int sig);
 /* A descriptor that becomes readable when every rank has ended, and 3 seconds have passed for the starter to end. */
 int pb_monitor_wake(const pb_monitor *m);
-/* The program that started the ranks has ended: ranks that are still connected 2 seconds later have lost their job. Waits
+/* The program that started the ranks has ended: ranks that are still connected 10 seconds later have lost their job. Waits
  * until all ranks have ended, and returns the job's exit code: see launch.h. *joined: how many ranks ever connected. */
 int pb_monitor_finish(pb_monitor *m, int *joined);
 /* True if rank r was lost, or ended with another exit code than 0. After pb_monitor_finish. */
