@@ -18,5 +18,6 @@
 #include "bench/compare/exact_store.h"
 #include "bench/compare/gates.h"
 #include "bench/compare/kept_sessions.h"
+#include "bench/compare/stored_rule.h"
 #include "bench/compare/verdict.h"
 #endif
