@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "os/file.h"
+#include "trainer/checkpoint/state.h"
 #include "trainer/hf/hf_save.h"
 #include "trainer/hf/peft.h"
 
@@ -104,8 +105,8 @@ static pb_status settings(pb_saver *s)
 
 static void note(void *self, const char *line)
 {
-    (void)self;
-    fprintf(stderr, "train: %s\n", line);
+    const pb_saver *s = self;
+    if (pb_train_leads(s->j->o)) fprintf(stderr, "train: %s\n", line);
 }
 
 /* Called for every checkpoint. Adds the adapters in PEFT's layout, so that other programs can load them from the
@@ -131,11 +132,29 @@ static pb_status resume(pb_saver *s, pb_progress *p)
     return pb_dataset_seek(s->j->data, p->data);
 }
 
+/* Fails on all ranks if a setting differs between them: what is computed, or when they compute together. */
+static pb_status compare_ranks(pb_saver *s)
+{
+    const pb_train_options *o = s->j->o;
+    pb_state_settings own;
+    char when[200];
+    if (s->j->ranks == 1) return PB_OK;
+    pb_state_describe(s->j->trainer, &own);
+    for (int i = 0; i < PB_STATE_SETTINGS; i++) PB_TRY(pb_world_same(o->world, own.s[i].key, own.s[i].value));
+    for (size_t i = 0; i < s->n; i++) PB_TRY(pb_world_same(o->world, s->settings[i].key, s->settings[i].value));
+    snprintf(when, sizeof when, "%ld, %ld, %ld, %s, %s, %s, %s", o->eval_interval, o->save_interval, o->max_skipped,
+             o->mode, o->save ? "yes" : "no", o->export ? "yes" : "no", o->resume ? o->resume : "no");
+    return pb_world_same(o->world, "--eval-interval, --save-interval, --max-skipped, --mode, --save, --export, --resume",
+                         when);
+}
+
 pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
 {
     const pb_train_options *o = j->o;
     *s = (pb_saver){.j = j};
     *p = (pb_progress){0};
+    PB_TRY(pb_job_agree(j, "the settings", settings(s)));
+    PB_TRY(compare_ranks(s));
     if (!o->save) {
         if (o->resume || o->save_interval > 0 || o->save_retain_interval > 0)
             return pb_fail(PB_EINVAL, "--%s needs --save DIR",
@@ -144,7 +163,6 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
                                                   : "save-retain-interval");
         return PB_OK;
     }
-    PB_TRY(settings(s));
     const pb_checkpoint_options c = {.save_interval = o->save_interval > 0 ? o->save_interval : 0,
                                      .retain_interval = o->save_retain_interval > 0 ? o->save_retain_interval : 0,
                                      .last = (uint64_t)j->schedule.steps,
@@ -152,7 +170,9 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
                                      .nsettings = s->n,
                                      .extra = add_adapter,
                                      .extra_self = s,
-                                     .note = note};
+                                     .note = note,
+                                     .note_self = s,
+                                     .world = o->world};
     PB_TRY(pb_checkpoints_open(o->save, &c, &s->c));
     if (!o->resume && pb_checkpoints_latest(s->c))
         return pb_fail(
@@ -173,10 +193,11 @@ pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now)
 
 /* ---- exporting the trained model ---------------------------------------------------------------------- */
 
-pb_status pb_export_open(const char *dir, pb_export_folder *out)
+pb_status pb_export_open(const pb_job *j, pb_export_folder *out)
 {
+    const char *dir = j->o->export;
     *out = (pb_export_folder){0};
-    if (!dir) return PB_OK;
+    if (!dir || !pb_train_leads(j->o)) return PB_OK;
     PB_TRY(pb_make_folder(dir));
     if (access(dir, W_OK | X_OK) != 0) return pb_fail_errno(errno, "%s", dir);
     PB_TRY(pb_folder_lock(dir, "is exporting into this folder", &out->lock));

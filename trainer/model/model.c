@@ -90,6 +90,30 @@ static void list_params(pb_model *m)
     for (int i = 0; i < m->n; i++) m->trained += m->params[i].trained ? pb_param_n(&m->params[i]) : 0;
 }
 
+/* Returns the stage of the backward pass after which a parameter's gradient is complete; see pb_model.order. */
+static int stage_of(const pb_model *m, const pb_param *p)
+{
+    if (p->layer >= 0) return m->g.L - p->layer;
+    return p == m->outer[PB_P_embed] ? m->g.L + 1 : 0;
+}
+
+/* Sets the order of the gradients and their places in the vector of gradients. */
+static void order_gradients(pb_model *m)
+{
+    for (int narrow = 0; narrow < 2; narrow++) {
+        for (int stage = 0; stage <= m->g.L + 1; stage++)
+            for (int i = 0; i < m->n; i++) {
+                pb_param *p = &m->params[i];
+                if (!p->trained || (p->dtype != m->cfg.dtype) != narrow || stage_of(m, p) != stage) continue;
+                p->stage = stage;
+                p->at = (m->vector + PB_FLAT_ALIGN - 1) / PB_FLAT_ALIGN * PB_FLAT_ALIGN;
+                m->vector = p->at + pb_param_n(p);
+                m->order[m->ordered++] = p;
+            }
+        if (!narrow) m->wide = m->vector;
+    }
+}
+
 /* ---- allocating memory ---------------------------------------------------------------------------- */
 
 static bool quantised(const pb_model *m, const pb_param *p)
@@ -115,10 +139,11 @@ static void carve_weights(pb_model *m)
 
 static void carve_training(pb_model *m)
 {
+    float *grads = pb_carve(&m->grads, m->vector * sizeof *grads);
     for (int i = 0; i < m->n; i++) {
         pb_param *p = &m->params[i];
         if (!p->trained) continue;
-        p->grad = pb_carve(&m->grads, pb_param_n(p) * sizeof(float));
+        p->grad = p->sum = grads ? grads + p->at : NULL;
         p->m = pb_carve(&m->moments, pb_param_n(p) * sizeof(float));
         p->v = pb_carve(&m->moments, pb_param_n(p) * sizeof(float));
     }
@@ -240,12 +265,14 @@ pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out)
     const size_t L = (size_t)m.g.L;
     m.params = calloc(PB_NPARAMS * (L + 1) + 2 * PB_NTARGETS * L, sizeof *m.params);
     m.layer = calloc(L * PB_NPARAMS, sizeof(pb_param *));
+    m.order = calloc(PB_NPARAMS * (L + 1) + 2 * PB_NTARGETS * L, sizeof(pb_param *));
     m.lora_a = calloc(L * PB_NTARGETS, sizeof(pb_param *));
     m.lora_b = calloc(L * PB_NTARGETS, sizeof(pb_param *));
     pb_status s =
-        m.params && m.layer && m.lora_a && m.lora_b ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the parameter list");
+        m.params && m.layer && m.order && m.lora_a && m.lora_b ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the parameter list");
     m.export_norms = !cfg->fixed_norms;
     if (s == PB_OK) list_params(&m);
+    if (s == PB_OK) order_gradients(&m);
     if (s == PB_OK) s = allocate(&m);
     if (s == PB_OK) s = fill(&m);
     if (s != PB_OK) pb_model_close(&m);
@@ -260,6 +287,7 @@ void pb_model_close(pb_model *m)
     pb_arena_free(&m->moments);
     free(m->params);
     free(m->layer);
+    free(m->order);
     free(m->lora_a);
     free(m->lora_b);
     *m = (pb_model){0};

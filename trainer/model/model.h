@@ -107,8 +107,17 @@ typedef struct pb_param {
     pb_nf4_scales scales; /* valid when q is not NULL */
     float *master;        /* f32 master copy of a trained bf16 tensor; else NULL */
     float *grad, *m, *v;  /* f32 gradient and AdamW moments; NULL when not trained */
+    /* Gradient that the phases clip and optimizer read. It is `grad`, which the backward pass writes, except where a
+     * trainer adds micro-batches in a fixed order (trainer/step/gradients.h). */
+    float *sum;
     bool trained;
+    /* Of a trained parameter: offset of its gradient in the model's vector of gradients, in elements, and the stage of
+     * the backward pass after which the gradient is complete; see pb_model.order. */
+    size_t at;
+    int stage;
 } pb_param;
+
+enum { PB_FLAT_ALIGN = 64 };
 
 static inline size_t pb_param_n(const pb_param *p) { return p->rows * p->cols; }
 
@@ -150,6 +159,14 @@ typedef struct pb_model {
     pb_param **lora_a, **lora_b; /* [L * PB_NTARGETS] adapter matrices A [R,in] and B [out,R]; NULL: no adapter */
     pb_arena weights, grads, moments;
     size_t trained; /* number of trained elements */
+    /* [ordered] the trained parameters in the order in which the backward pass completes their gradients. Stage 0 is the
+     * head and the last norm, stage 1 the last layer, stage L the first layer, stage L+1 the embedding (of a tied head
+     * too). Vectors of f32 in a bf16 model come after all others, so that the elements before them have one dtype. The
+     * gradients are one vector of `vector` elements in this order; each begins at a multiple of PB_FLAT_ALIGN elements,
+     * and the gaps are 0. The elements below `wide` have the model's dtype. */
+    pb_param **order;
+    int ordered;
+    size_t vector, wide;
     /* True if the gains of the layers' norms are trained or were loaded with the adapters: the adapters' export then
      * contains them. */
     bool export_norms;

@@ -19,10 +19,10 @@ pb_status pb_clip_write_lists(pb_trainer *t)
         for (int i = t->groups[g].first; i < t->groups[g].first + t->groups[g].n; i++) {
             const pb_param *p = t->trained[i];
             const bool decays = p->kind != PB_KIND_GAIN && p->kind != PB_KIND_BIAS;
-            c[i] = (pb_clip_entry){p->grad, pb_param_n(p)};
+            c[i] = (pb_clip_entry){p->sum, pb_param_n(p)};
             a[i] = (pb_adamw_entry){.w = p->w,
                                     .master = p->master,
-                                    .grad = p->grad,
+                                    .grad = p->sum,
                                     .m = p->m,
                                     .v = p->v,
                                     .n = pb_param_n(p),
@@ -49,7 +49,7 @@ static pb_status sums(pb_ctx *ctx, const pb_trainer *t, const pb_clip_group *g, 
         const pb_param *p = t->trained[i];
         const int slots = pb_clip_slots(pb_param_n(p));
         if (!slots) continue;
-        PB_TRY(pb_clip_sqsum(ctx, &(pb_clip_sqsum_args){.x = p->grad, .partial = slot, .n = pb_param_n(p)}));
+        PB_TRY(pb_clip_sqsum(ctx, &(pb_clip_sqsum_args){.x = p->sum, .partial = slot, .n = pb_param_n(p)}));
         if (read) {
             PB_TRY(pb_download(ctx, host, slot, (size_t)slots * sizeof *host));
             for (int k = 0; k < slots; k++) *read += (double)host[k];
@@ -65,7 +65,7 @@ static pb_status scales(pb_ctx *ctx, const pb_trainer *t, int group)
     for (int i = g->first; i < g->first + g->n; i++) {
         const pb_param *p = t->trained[i];
         if (!pb_param_n(p)) continue;
-        PB_TRY(pb_clip_scale(ctx, &(pb_clip_scale_args){.x = p->grad, .state = t->clip + group, .n = pb_param_n(p)}));
+        PB_TRY(pb_clip_scale(ctx, &(pb_clip_scale_args){.x = p->sum, .state = t->clip + group, .n = pb_param_n(p)}));
     }
     return PB_OK;
 }

@@ -10,7 +10,7 @@ pb_status pb_phase_optimizer(pb_ctx *ctx, void *self)
                                                     .clip = groups ? t->clip : NULL,
                                                     .state = t->state,
                                                     .loss_scale = t->loss_scale,
-                                                    .loss = t->step_loss,
+                                                    .loss = t->all_loss,
                                                     .elements = t->model.trained,
                                                     .n = t->ntrained,
                                                     .nclip = groups,

@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "os/where.h"
 #include "profiles/ranges.h"
-#include "trainer/step/trainer_impl.h"
+#include "trainer/step/gradients.h"
 
 const pb_fn pb_phases[PB_NPHASES] = {
 #define PHASE(name, what) pb_phase_##name,
@@ -57,9 +58,11 @@ static pb_status phases(pb_ctx *ctx, void *self, const char *name, int first, in
     pb_range_push(name);
     for (int i = first; s == PB_OK && i <= last; i++) {
         pb_range_push(pb_phase_names[i]);
+        pb_where_phase(pb_phase_names[i]);
         s = pb_phases[i](ctx, self);
         pb_range_pop();
     }
+    pb_where_phase(NULL);
     pb_range_pop();
     return s;
 }
@@ -137,8 +140,10 @@ static void carve(pb_trainer *t)
     t->rstdf = pb_carve(m, T * f);
     t->logits = pb_carve(m, T * g->V * e);
     t->nll = pb_carve(m, T * f);
-    t->loss = pb_carve(m, f);
+    t->report = pb_carve(m, sizeof *t->report);
+    t->reports = t->cfg.comm ? pb_carve(m, (size_t)pb_comm_size(t->cfg.comm) * sizeof *t->reports) : t->report;
     t->step_loss = pb_carve(m, f);
+    t->all_loss = t->cfg.comm ? pb_carve(m, f) : t->step_loss;
     t->proj = pb_carve(m, T * g->D * e);
     t->act = pb_carve(m, T * g->I * e);
     if (learns) carve_backward(t);
@@ -234,6 +239,7 @@ static pb_status set_up(pb_trainer *t)
     PB_TRY(pb_arena_commit(&t->acts));
     carve(t);
     place_partials(t);
+    PB_TRY(pb_gradients_open(t));
     PB_TRY(t->block->tables(t));
     PB_TRY(pb_clip_write_lists(t));
     PB_TRY(pb_trainer_set_loss_scale(t, t->cfg.loss_scale));
@@ -247,6 +253,7 @@ pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **
     if (!t) return pb_fail(PB_ENOMEM, "no memory for a trainer");
     t->ctx = ctx;
     t->cfg = *cfg;
+    t->reduce = true;
     t->block = pb_block_of(cfg->model.geometry);
     set_shape(t, cfg->S);
     pb_status s = pb_model_open(ctx, &cfg->model, &t->model);
@@ -260,6 +267,7 @@ void pb_trainer_close(pb_trainer *t)
 {
     if (!t) return;
     if (t->acts.ctx) pb_arena_free(&t->acts);
+    pb_gradients_close(t);
     pb_model_close(&t->model);
     free(t->layers);
     free(t->block_state);
@@ -350,6 +358,13 @@ pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_nor
 }
 
 void pb_trainer_accumulate(pb_trainer *t, bool on) { t->accumulate = on; }
+void pb_trainer_reduce(pb_trainer *t, bool on) { t->reduce = on; }
+
+pb_status pb_trainer_set_stop(pb_trainer *t, bool on)
+{
+    const float stop = on;
+    return pb_upload_staged(t->ctx, &t->report->stop, &stop, sizeof stop);
+}
 
 /* Runs all phases on the plan backend: ops are checked, implementations are selected and scratch memory is allocated,
  * but nothing is computed. */
@@ -373,9 +388,24 @@ pb_status pb_trainer_reserve(pb_trainer *t, int S)
 pb_status pb_trainer_loss(pb_trainer *t, double *mean)
 {
     float loss;
-    PB_TRY(pb_download(t->ctx, &loss, t->loss, sizeof loss));
+    PB_TRY(pb_download(t->ctx, &loss, &t->report->loss, sizeof loss));
     *mean = (double)loss;
     return PB_OK;
+}
+
+pb_status pb_trainer_losses(pb_trainer *t, double *loss, bool *stop)
+{
+    const int ranks = pb_comm_size(t->cfg.comm);
+    pb_report *r = malloc((size_t)ranks * sizeof *r);
+    const pb_status s = r ? pb_download(t->ctx, r, t->reports, (size_t)ranks * sizeof *r)
+                          : pb_fail(PB_ENOMEM, "no memory for the losses of %d ranks", ranks);
+    *stop = false;
+    for (int i = 0; s == PB_OK && i < ranks; i++) {
+        loss[i] = (double)r[i].loss;
+        *stop = *stop || r[i].stop != 0;
+    }
+    free(r);
+    return s;
 }
 
 pb_status pb_trainer_index_loss(pb_trainer *t, double *loss)
@@ -415,7 +445,8 @@ const void *pb_trainer_logits(const pb_trainer *t) { return t->logits; }
 
 pb_memory pb_trainer_memory(const pb_trainer *t)
 {
-    return (pb_memory){t->model.weights.size, t->model.grads.size, t->model.moments.size, t->acts.size};
+    return (pb_memory){t->model.weights.size, t->model.grads.size + t->gradients.arena.size, t->model.moments.size,
+                       t->acts.size};
 }
 
 pb_flops pb_trainer_flops(const pb_trainer *t)

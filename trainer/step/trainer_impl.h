@@ -1,6 +1,7 @@
 /* trainer_impl.h - the members of pb_trainer: device buffers and settings that the phases of a step use. */
 #ifndef PB_TRAINER_IMPL_H
 #define PB_TRAINER_IMPL_H
+#include "trainer/parallel/slices.h"
 #include "trainer/step/block.h"
 
 /* Activations that one layer keeps from the forward to the backward pass. T = B*S tokens. */
@@ -22,6 +23,23 @@ typedef struct pb_clip_group {
     int layer; /* layer of the group; -1: the group of the parameters outside the layers */
 } pb_clip_group;
 
+/* See gradients.h. */
+typedef struct pb_gradients {
+    pb_buckets buckets;
+    pb_slices slices;
+    pb_arena arena;   /* `narrow`, and `sum` if it is separate */
+    float *each;      /* [model.vector] gradients of one micro-batch, which the backward pass writes */
+    float *sum;       /* [model.vector] gradients of the step; the same memory as `each` unless `separate` */
+    uint16_t *narrow; /* [model.vector] bf16, for PB_REDUCE_BF16; else NULL */
+    bool separate;    /* micro-batches are added to `sum` one by one, in the order of the ranks */
+} pb_gradients;
+
+/* What a rank tells the others with each micro-batch. */
+typedef struct pb_report {
+    float loss; /* of the micro-batch */
+    float stop; /* 1: the rank was asked to stop; else 0 */
+} pb_report;
+
 struct pb_trainer {
     pb_train_config cfg;
     pb_model model;
@@ -31,6 +49,8 @@ struct pb_trainer {
     void *block_state, *block_layers;
     int S, T;        /* of the current batch: S tokens per row, T = B*S tokens in all */
     bool accumulate; /* see pb_trainer_accumulate */
+    bool reduce;     /* see pb_trainer_reduce */
+    pb_gradients gradients;
 
     pb_arena acts;          /* the pointers below are device memory of this arena unless marked host; sized for cfg.S */
     int32_t *ids, *targets; /* [T] */
@@ -43,8 +63,11 @@ struct pb_trainer {
     void *hf, *nf;           /* [T,D] hf: residual stream after the last layer; nf: its RMSNorm */
     float *rstdf;            /* [T] */
     void *logits;            /* [T,V]; the loss phase overwrites them with their gradient */
-    float *nll, *loss;       /* nll [T]: per token; loss [1]: of the last micro-batch */
-    float *step_loss;        /* [1] sum of `loss` over the step's micro-batches */
+    float *nll;              /* [T] per token */
+    pb_report *report;       /* [1] the loss of the last micro-batch */
+    pb_report *reports;      /* [ranks] those of all ranks; with one rank the same memory as `report` */
+    float *step_loss;        /* [1] sum of the losses of this rank's micro-batches of the step */
+    float *all_loss;         /* [1] sum of the step losses of all ranks; with one rank the same memory */
     void *proj;              /* [T,D] output of the projection o or down */
     void *act;               /* [T,I] output of SwiGLU */
     void *dcur, *dn;         /* [T,D] dcur: gradient of the residual stream; dn: gradient of a norm's output */
@@ -60,6 +83,9 @@ struct pb_trainer {
     pb_adamw_entry *adamw_list; /* [ntrained] */
     pb_adamw_state *state;      /* [1] */
 };
+
+/* True if the backward pass adds to the gradients in memory; false: it overwrites them. */
+static inline bool pb_adds(const pb_trainer *t) { return t->accumulate && !t->gradients.separate; }
 
 /* Pointer to column `col` of a tensor of the model's dtype. */
 static inline void *pb_column(const pb_trainer *t, void *p, int col)

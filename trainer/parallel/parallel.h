@@ -1,0 +1,15 @@
+/* parallel.h - the words of data parallel training: how gradients are reduced, and what is sharded. */
+#ifndef PB_PARALLEL_H
+#define PB_PARALLEL_H
+
+/* The type in which gradients travel between ranks. Each entry: X(enumerator, word on the command line, meaning). */
+#define PB_REDUCE_MAP(X)                                                                                               \
+    X(F32, "f32", "gradients are added in f32")                                                                        \
+    X(BF16, "bf16", "each rank's gradient is rounded to bf16, which halves the bytes that travel")
+typedef enum pb_reduce {
+#define X(id, word, what) PB_REDUCE_##id,
+    PB_REDUCE_MAP(X)
+#undef X
+        PB_NREDUCES
+} pb_reduce;
+#endif
