@@ -14,11 +14,13 @@ endfunction()
 
 # pb_mpirun_environment: what tests that mpirun starts need. The first lines let Open MPI run as root, with more ranks
 # than cores, and in a container, where it may not copy from the memory of another process; the last ones keep ranks
-# that wait from taking the processor, and end a rank whose check failed, and with it the others.
+# that wait from taking the processor, and end a rank whose check failed, and with it the others. LeakSanitizer is off:
+# Open MPI leaks, and unloads its plugins at the end, so that no suppression can name them.
 set(pb_mpirun_environment
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
   OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none PMIX_MCA_gds=hash
-  OMPI_MCA_mpi_yield_when_idle=1 OMP_NUM_THREADS=1 CMOCKA_TEST_ABORT=1)
+  OMPI_MCA_mpi_yield_when_idle=1 OMP_NUM_THREADS=1 CMOCKA_TEST_ABORT=1
+  LSAN_OPTIONS=detect_leaks=0)
 
 # pb_ranks_test(name libraries N...): the program of name.c as N ranks, a test name_N for each N. Without MPI there is
 # no such test.

@@ -22,6 +22,7 @@ struct pb_world {
 
 int pb_world_rank(const pb_world *w) { return w ? w->store.rank : 0; }
 int pb_world_size(const pb_world *w) { return w ? w->store.size : 1; }
+double pb_world_timeout(const pb_world *w) { return w ? w->store.timeout : 60; }
 bool pb_world_has_mpi(const pb_world *w) { return w && w->mpi; }
 
 static bool silent; /* pb_world_open failed, and rank 0 prints why */
@@ -77,7 +78,7 @@ static void list_addresses(pb_store_address *a)
 
 /* ---- connecting ------------------------------------------------------------------------------------------------- */
 
-/* What rank 0 tells the others over MPI: where it listens, or why it does not. */
+/* Sent by rank 0 to the others over MPI: where it listens, or why it does not. */
 typedef struct invitation {
     int status;
     pb_store_address address;

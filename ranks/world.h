@@ -53,6 +53,7 @@ void pb_world_close(pb_world *w);
 int pb_world_rank(const pb_world *w); /* 0 for NULL */
 int pb_world_size(const pb_world *w); /* 1 for NULL */
 bool pb_world_has_mpi(const pb_world *w);
+double pb_world_timeout(const pb_world *w); /* seconds; 60 for NULL */
 const pb_world_member *pb_world_member_of(const pb_world *w, int rank);
 static inline int pb_world_local_rank(const pb_world *w) { return pb_world_member_of(w, pb_world_rank(w))->local_rank; }
 

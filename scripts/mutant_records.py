@@ -13,7 +13,7 @@ import subprocess
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KEYS = ("mutation", "breaks", "test", "gpu-test", "in")
 BEGINS = ("mutation", "slowdown", "harmless")
-SPEED_KEYS = ("slowdown", "harmless", "is", "bench", "folder", "in")
+SPEED_KEYS = ("slowdown", "harmless", "is", "bench", "gpu-bench", "folder", "in")
 C_FILE = re.compile(r"\.(c|h|cu|cuh|def)$")
 C_TOKEN = re.compile(r'(?s:/\*.*?\*/)|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|\w+|[^\w\s]')
 SCRIPT_TOKEN = re.compile(r'(?<!\S)#[^\n]*|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|\w+|[^\w\s]')
@@ -29,7 +29,7 @@ class Record:
     def __init__(self, name, at, kind):
         self.name, self.at, self.kind, self.edits, self.text = name, at, kind, [], ""
         self.breaks, self.tests, self.gpu_test = "", [], ""  # of a mutation
-        self.what, self.bench, self.folder = "", "", ""  # of a slowdown or a harmless change
+        self.what, self.bench, self.gpu_bench, self.folder = "", "", "", ""  # of a slowdown or a harmless change
 
 
 class Error(Exception):
@@ -74,7 +74,7 @@ def field(record, key, value):
     if key == "test":
         record.tests.append(value)
     else:
-        setattr(record, {"gpu-test": "gpu_test", "is": "what"}.get(key, key), value)
+        setattr(record, {"gpu-test": "gpu_test", "gpu-bench": "gpu_bench", "is": "what"}.get(key, key), value)
 
 
 def incomplete(r):
@@ -82,8 +82,8 @@ def incomplete(r):
     if r.kind == "mutation":
         whole = r.breaks and r.edits and (r.tests or r.gpu_test)
         return None if whole else "a 'breaks:' line, a 'test:' or 'gpu-test:' line, and an edit"
-    whole = r.what and r.bench and (r.edits or r.folder)
-    return None if whole else "an 'is:' line, a 'bench:' line, and an edit or a 'folder:' line"
+    whole = r.what and (r.bench or r.gpu_bench) and (r.edits or r.folder)
+    return None if whole else "an 'is:' line, a 'bench:' or 'gpu-bench:' line, and an edit or a 'folder:' line"
 
 
 def load(folder="mutations", keys=KEYS):
@@ -289,9 +289,14 @@ def changes(edit, text, path):
 
 
 def tree_files():
-    """The files of the working tree that git tracks or does not ignore."""
-    names = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True,
-                           text=True, check=True).stdout.split("\0")
+    """The files of the working tree that git tracks or does not ignore. In a copy of the tree without git: all files
+    outside of build/ and runs/."""
+    ran = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    if ran.returncode == 0:
+        names = ran.stdout.split("\0")
+    else:
+        names = [os.path.relpath(os.path.join(folder, f), ROOT) for folder, _, files in os.walk(ROOT) for f in files]
+        names = [n for n in names if not n.startswith(("build/", "runs/", "."))]
     return [n for n in names if n and os.path.isfile(os.path.join(ROOT, n))]
 
 

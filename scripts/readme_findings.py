@@ -1,4 +1,5 @@
 """readme_findings.py - the README's first table: what the stored results say, one row for each question."""
+from readme_gate import gate_finding
 from readme_results import KERNEL_PEERS, STEP, Results, axes_of, needs, over, span
 
 SUITES = ("backward", "throughput", "kernels", "attention", "v4_step")
@@ -81,6 +82,15 @@ def cpu(s):
 
 
 def rule(s):
+    """The totals of docs/gate.md; until there are any, those of the validation by injected delays."""
+    return gate_finding(s) or injected(s)
+
+
+def rule_page(s):
+    return "gate.md" if gate_finding(s) else "statistics.md"
+
+
+def injected(s):
     module, folders = s.validation()
     texts = []
     for folder in folders:
@@ -116,12 +126,12 @@ ROWS = (
     ("How fast is sparse attention next to its peers?", sparse, "attention.md"),
     ("What does sparse attention gain in a whole step?", v4_step, "attention.md"),
     ("And on a CPU?", cpu, "results-cpu.md"),
-    ("How often is the comparison rule wrong?", rule, "statistics.md"),
+    ("How often is the comparison rule wrong?", rule, rule_page),
     ("Which requirements are not met?", failed, "results-h200.md"),
 )
 
 
 def findings(s):
-    rows = [(question, text(s), page) for question, text, page in ROWS]
+    rows = [(question, text(s), page(s) if callable(page) else page) for question, text, page in ROWS]
     lines = [f"| {question} | {text} | [more](docs/{page}) |" for question, text, page in rows if text]
     return "\n".join(["| question | finding | |", "|---|---|---|", *lines]) if lines else ""

@@ -4,6 +4,7 @@ import os
 import subprocess
 
 from readme_findings import SUITES, findings
+from readme_gate import gate
 from readme_results import (KERNEL_PEERS, ROOT, STEP, STEP_PEERS, Results, axes_of, fail, file_of, key_of, needs,
                             over, percent, plain, si, span, table)
 
@@ -267,4 +268,4 @@ def dependencies(_):
 
 TABLES = {f.__name__: f for f in (
     findings, sample, kernels, steps, throughput, backward, crossover, attention, v4_steps, requirements, cpu,
-    cpu_peers, validation, dependencies)}
+    cpu_peers, validation, gate, dependencies)}

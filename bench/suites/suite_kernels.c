@@ -181,16 +181,25 @@ static pb_status add_impl(pb_ctx *plan, const pb_op *op, const pb_impl *impl, co
 /* True for an implementation that accepts every call and serves those that no faster one accepts. */
 static bool fallback(const char *name) { return strcmp(name, "ref") == 0 || strcmp(name, "simt") == 0; }
 
-/* Adds the op's implementations. Without --grid full it omits fallbacks, and of the implementations that differ in the
- * instruction set it adds only the best that runs here. */
+/* True if the op has an implementation that runs here and is no fallback. */
+static bool has_faster(const pb_op *op, pb_backend_id id)
+{
+    for (const pb_impl *i = op->impls[id]; i->name; i++)
+        if (runs_here(i) && !fallback(i->name)) return true;
+    return false;
+}
+
+/* Adds the op's implementations. Without --grid full it omits fallbacks of ops that have a faster implementation, and
+ * of the implementations that differ in the instruction set it adds only the best that runs here. */
 static pb_status add_op(pb_ctx *plan, const pb_op *op, const adder *to)
 {
+    const bool faster = has_faster(op, plan->id);
     bool vectorised = false;
     for (const pb_impl *i = op->impls[plan->id]; i->name; i++) {
         bool isa = instruction_set(i->name), worse = isa && vectorised;
         if (!runs_here(i)) continue;
         vectorised |= isa;
-        if (to->full || (!worse && !fallback(i->name))) PB_TRY(add_impl(plan, op, i, to));
+        if (to->full || (!worse && !(faster && fallback(i->name)))) PB_TRY(add_impl(plan, op, i, to));
     }
     return PB_OK;
 }

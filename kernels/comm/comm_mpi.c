@@ -185,7 +185,7 @@ static uint64_t hash_counts(const size_t *counts, int n)
     return h >> 1;
 }
 
-/* What must be equal on all ranks. The counts of all_to_all are compared by pairs instead. */
+/* Encodes all that must be equal on all ranks. The counts of all_to_all are compared by pairs instead. */
 static void sign(const pb_comm *c, const pb_comm_call *call, uint64_t number, int64_t s[SIGN_WORDS])
 {
     const size_t *counts = call->kind == PB_COMM_REDUCE_SCATTER ? call->send

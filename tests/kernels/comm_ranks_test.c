@@ -59,6 +59,22 @@ static void an_ordered_sum_does_not_depend_on_the_cut(void **state)
     pb_release(ctx, z), pb_release(ctx, y), pb_release(ctx, x);
 }
 
+/* 0 + -0 is +0: a sum that begins with 0 instead of the first rank's value has other bits. */
+static void a_sum_of_minus_zeros_is_minus_zero(void **state)
+{
+    enum { N = 40 };
+    float host[N];
+    (void)state;
+    for (int i = 0; i < N; i++) host[i] = -0.0f;
+    void *x = tensor(N, PB_F32);
+    CHECK_OK(pb_upload(ctx, x, host, sizeof host));
+    CHECK_OK(
+        pb_comm_all_reduce(ctx, &(pb_comm_all_reduce_args){.comm = all, .x = x, .y = x, .count = N, .ordered = true}));
+    CHECK_OK(pb_download(ctx, host, x, sizeof host));
+    for (int i = 0; i < N; i++) assert_true(host[i] == 0 && signbit(host[i]));
+    pb_release(ctx, x);
+}
+
 /* Counts that differ by rank; one is 0. Returns their sum. */
 static size_t ragged(size_t counts[MOST_RANKS], size_t unit)
 {
@@ -227,6 +243,7 @@ int main(void)
         cmocka_unit_test(all_reduce_adds_and_compares),
         cmocka_unit_test(a_large_ordered_sum_is_exact),
         cmocka_unit_test(an_ordered_sum_does_not_depend_on_the_cut),
+        cmocka_unit_test(a_sum_of_minus_zeros_is_minus_zero),
         cmocka_unit_test(reduce_scatter_leaves_each_rank_its_block),
         cmocka_unit_test(all_gather_puts_blocks_in_rank_order),
         cmocka_unit_test(all_to_all_transposes_blocks),

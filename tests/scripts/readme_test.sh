@@ -5,7 +5,7 @@ bench=$1 source=$2
 . "${0%/*}/../cli.sh"
 readme() { python3 "$source/scripts/readme" --bench "$bench" --root f --machine f/machine "$@"; }
 fine() { "$@" >"$dir/log" 2>&1 || fail "exit code $?: $*"; }
-fresh() { rm -rf f && cp -r "$source/tests/fixtures/readme" f && touch f/docs/{attention,results-cpu,results-h200,statistics}.md; }
+fresh() { rm -rf f && cp -r "$source/tests/fixtures/readme" f && touch f/docs/{attention,gate,results-cpu,results-h200,statistics}.md; }
 golden() { # golden FILE: without the packages, which are those of the source tree
     diff <(sed '/table: dependencies/,/<!-- end/{/^| `/d}' "f/$1") "$source/tests/fixtures/readme/$1.golden" ||
         fail "another $1"

@@ -1,0 +1,175 @@
+"""readme_gate.py - the table of docs/gate.md and the totals for README.md, from baselines/*/gate_score.csv: what the
+performance gate finds of real slowdowns, and how often harmless changes raise an alarm. scripts/gate-score measures."""
+import os
+
+import gate_score_rows
+import mutant_records
+from readme_results import fail, table
+
+# (least size, what of these must be found): the aims for the slowdowns of a machine, by their measured size.
+AIMS = {"cpu": ((0.05, 1.0), (0.02, 0.75)), "cuda": ((0.02, 1.0),)}
+HARMLESS_COMPARISONS = {"cpu": 108, "cuda": 36}
+CONFIDENCE = 0.95
+
+
+# ---- Clopper-Pearson bounds --------------------------------------------------------------------------------------
+
+
+def at_most(k, n, p):
+    """The probability of at most k successes in n trials."""
+    term, total = (1 - p) ** n, 0.0
+    for i in range(k + 1):
+        total += term
+        term *= (n - i) / (i + 1) * p / (1 - p)
+    return total
+
+
+def upper(k, n):
+    """The one-sided upper bound on the rate of k successes in n trials."""
+    if k == n:
+        return 1.0
+    low, high = k / n, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if at_most(k, n, middle) > 1 - CONFIDENCE else (low, middle)
+    return high
+
+
+def lower(k, n):
+    return 1 - upper(n - k, n)
+
+
+# ---- one machine -------------------------------------------------------------------------------------------------
+
+
+class Change:
+    """The rows of one slowdown or harmless change on one machine."""
+
+    def __init__(self, name, what, rows):
+        self.name, self.what, self.rows = name, what, rows
+        self.size = next((float(r["change"]) for r in self.of("pairs") if r["change"]), None)
+
+    def of(self, part):
+        return [r for r in self.rows if r["part"] == part]
+
+    def found(self):
+        return any(r["verdict"] == "found" for r in self.rows)
+
+    def cell(self, part):
+        """What one part of the gate said."""
+        rows = self.of(part)
+        if not rows:
+            return "not measured"
+        verdict = rows[-1]["verdict"]
+        detectable = f", would find {100 * float(rows[-1]['detectable']):.1f} %" if rows[-1]["detectable"] else ""
+        return {"found": "found", "inconclusive": "INCONCLUSIVE" + detectable, "failed": "comparison failed",
+                "improved": "**called faster**", "same": "no" if part == "counters" else "**missed**: SAME"}[verdict]
+
+    def compared(self):
+        return [r for r in self.of("pairs") if r["verdict"] != "failed"]
+
+    def alarms(self):
+        return sum(r["verdict"] == "found" or r["exit_code"] == "1" for r in self.rows)
+
+
+class Scores:
+    """The rows of one machine. records: those of tests/slowdowns."""
+
+    def __init__(self, path, records):
+        self.machine = os.path.basename(os.path.dirname(path))
+        self.rows = gate_score_rows.read(path)
+        if not self.rows:
+            raise ValueError(f"{path} has no rows")
+        self.device = self.rows[0]["device"]
+        of_device = [r for r in records if (r.gpu_bench if self.device == "cuda" else r.bench)]
+        self.total = {kind: sum(r.kind == kind for r in of_device) for kind in ("slowdown", "harmless")}
+        what = {r.name: r.what for r in records}
+        by = {}
+        for row in self.rows:
+            by.setdefault((row["kind"], row["name"]), []).append(row)
+        changes = {at: Change(at[1], what.get(at[1], "The record no longer exists."), rows) for at, rows in by.items()}
+        self.slowdowns = sorted((c for (kind, _), c in changes.items() if kind == "slowdown"),
+                                key=lambda c: -(c.size if c.size is not None else 9))
+        self.harmless = sorted((c for (kind, _), c in changes.items() if kind == "harmless"), key=lambda c: c.name)
+
+    def classes(self):
+        """[(text, slowdowns, share that must be found or None)], by measured size."""
+        out, below = [], float("inf")
+        for least, share in AIMS[self.device]:
+            text = f"of {100 * least:g} % and more" if below == float("inf") else f"of {100 * least:g} to {100 * below:g} %"
+            out.append((text, [c for c in self.slowdowns if c.size is not None and least <= c.size < below], share))
+            below = least
+        out.append((f"of less than {100 * below:g} %",
+                    [c for c in self.slowdowns if c.size is not None and c.size < below], None))
+        out.append(("of unknown size", [c for c in self.slowdowns if c.size is None], None))
+        return [c for c in out if c[1] or c[2]]
+
+    def comparisons(self):
+        return sum(len(c.compared()) for c in self.harmless)
+
+    def alarms(self):
+        return sum(c.alarms() for c in self.harmless)
+
+    def commits(self):
+        return ", ".join(f"`{c}`" for c in sorted({r["commit"] for r in self.rows}))
+
+
+def load(stored):
+    records = mutant_records.load_speed()
+    try:
+        return [Scores(path, records) for path in stored.others("*/gate_score.csv")]
+    except gate_score_rows.RowsError as error:
+        fail(error)
+
+
+# ---- text --------------------------------------------------------------------------------------------------------
+
+
+def found_text(changes, share):
+    """How many of these slowdowns were found, and what the aim is."""
+    k, n = sum(c.found() for c in changes), len(changes)
+    if n == 0:
+        return ["0 of 0", "", "all" if share == 1 else f"{100 * share:g} %", "nothing measured"]
+    aim = "" if share is None else "all" if share == 1 else f"{100 * share:g} %"
+    met = "" if share is None else "met" if k >= share * n else "**not met**"
+    return [f"{k} of {n}", f"above {100 * lower(k, n):.0f} %", aim, met]
+
+
+def totals(s):
+    rows = [["slowdowns " + text + " found", *found_text(changes, share)] for text, changes, share in s.classes()]
+    n, k, aim = s.comparisons(), s.alarms(), HARMLESS_COMPARISONS[s.device]
+    bound = f"below {100 * upper(min(k, n), n):.1f} %" if n else ""
+    met = "**not met**" if k else "met" if n >= aim else f"{n} of {aim} comparisons made"
+    rows.append(["alarms in comparisons of harmless changes", f"{k} of {n}", bound, f"none in {aim}", met])
+    return table(["", "result", "95 % bound", "aim", ""], rows)
+
+
+def section(s):
+    measured = (f"{len(s.slowdowns)} of {s.total['slowdown']} slowdowns and {len(s.harmless)} of {s.total['harmless']} "
+                f"harmless changes are measured, at {s.commits()}.")
+    slow = [[c.what, "" if c.size is None else f"{100 * c.size:+.1f} %", *map(c.cell, ("counters", "pairs", "stored"))]
+            for c in s.slowdowns]
+    harmless = [[c.what, f"{len(c.compared())}", f"{c.alarms()}",
+                 *(f"{sum(r['verdict'] == v for r in c.of('pairs'))}" for v in ("improved", "same", "inconclusive", "failed"))]
+                for c in s.harmless]
+    parts = [f"## `{s.machine}`", measured, totals(s),
+             table(["slowdown", "time", "counters", "pairs", "stored sessions"], slow),
+             table(["harmless change", "comparisons", "alarms", "IMPROVED", "SAME", "INCONCLUSIVE", "failed"], harmless)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def gate(stored):
+    return "\n\n".join(map(section, load(stored)))
+
+
+def gate_finding(stored):
+    """One sentence for each machine; "" without results."""
+    texts = []
+    for s in load(stored):
+        found = "; ".join(f"{sum(c.found() for c in changes)} of {len(changes)} slowdowns {text} were found"
+                          for text, changes, share in s.classes() if share)
+        n, k = s.comparisons(), s.alarms()
+        bound = f" (rate below {100 * upper(min(k, n), n):.1f} %)" if n else ""
+        where = "CPU" if s.device == "cpu" else "GPU"
+        texts.append(f"{where}: {found}; {k} of {n} comparisons of harmless changes raised an alarm{bound}")
+    return "; ".join(texts)

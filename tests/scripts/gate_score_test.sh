@@ -1,0 +1,202 @@
+#!/bin/bash
+# gate_score_test.sh SOURCE - scripts/gate-score on a small tree: building variants, what is measured again and what is
+# not, the stored rows, and the tables that scripts/readme makes of them.
+source=$1
+. "${0%/*}/../cli.sh"
+
+# ---- a tree with four records; its program is only built, and then replaced by the script below ---------------------------
+mkdir -p t/scripts t/tests/slowdowns t/kernels t/baselines t/data
+cp "$source"/scripts/{gate-score,*.py} t/scripts/
+printf 'suite,metric,better,stored_limit,ceiling,gating\nkernels,kernel_time,lower,0.25,,pairs\nkernels,a_over_b,lower,0.25,,yes\n' \
+    >t/baselines/gates.csv
+cat >t/CMakeLists.txt <<'TEXT'
+cmake_minimum_required(VERSION 3.25)
+project(small LANGUAGES C)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+add_executable(bench kernels/main.c kernels/other.c)
+target_include_directories(bench PRIVATE ${CMAKE_SOURCE_DIR})
+TEXT
+echo 'enum { VALUE = 1 };' >t/kernels/value.h
+printf '#include <stdio.h>\n#include "kernels/value.h"\nint other(void);\nint main(void) { return !printf("%%d %%d\\n", VALUE, other()); }\n' \
+    >t/kernels/main.c
+echo 'int other(void) { return 5; }' >t/kernels/other.c
+cat >t/tests/slowdowns/all.mut <<'TEXT'
+slowdown: slow-value
+is: The value is two.
+bench: --suite kernels
+in: value.h
+- enum { VALUE = 1 };
++ enum { VALUE = 2 };
+
+slowdown: slow-other
+is: The other value is six.
+bench: --suite kernels --threads 2
+in: other.c other
+- return 5;
++ return 6;
+
+harmless: same-program
+is: The executable is copied.
+bench: --suite kernels
+folder: same
+
+slowdown: gpu-only
+is: The value is seven.
+gpu-bench: --suite kernels
+in: value.h
+- enum { VALUE = 1 };
++ enum { VALUE = 7 };
+TEXT
+score() { (cd t && python3 scripts/gate-score --rounds 2 --commit c1 "$@"); }
+rows() { tail -n +2 t/build/gate-score/results.csv | wc -l; }
+cell() { # cell NAME ROUND PART COLUMN
+    python3 - "$@" <<'TEXT'
+import csv, sys
+name, number, part, column = sys.argv[1:]
+for row in csv.DictReader(open("t/build/gate-score/results.csv")):
+    if (row["name"], row["round"], row["part"]) == (name, number, part):
+        print(row[column])
+TEXT
+}
+is() { [[ $(cell "$1" "$2" "$3" "$4") == "$5" ]] || fail "$1 $2 $3: $4 is '$(cell "$1" "$2" "$3" "$4")', not '$5'"; }
+
+expect 0 '4 records apply' score --check
+expect 2 "no record for cpu matches 'nosuch'" score nosuch
+(cd t && GIT_CEILING_DIRECTORIES=$PWD/.. python3 scripts/gate-score --build) >"$dir/log" 2>&1
+[[ $? -eq 2 ]] && grep -q 'the tree is no git repository: --commit' "$dir/log" || fail "a tree without git and --commit"
+
+# ---- building --------------------------------------------------------------------------------------------------------
+export GIT_CEILING_DIRECTORIES=$PWD
+expect 0 'built slow-other' score --build
+bin=t/build/gate-score/cpu/bin
+for want in 'unchanged:1 5' 'slow-value:2 5' 'slow-other:1 6' 'same-program:1 5'; do
+    [[ $("$bin/${want%%:*}/bench") == "${want#*:}" ]] || fail "$want: $("$bin/${want%%:*}/bench")"
+done
+[[ -e $bin/gpu-only ]] && fail "a record for a GPU was built for a CPU"
+grep -q 'Building C object.*other.c' t/build/gate-score/cpu/slow-other.log || fail "slow-other compiled nothing"
+grep -q 'Building C object.*main.c' t/build/gate-score/cpu/slow-other.log && fail "slow-other compiled all files"
+score --build >"$dir/log" 2>&1 && grep -q built "$dir/log" && fail "built again"
+sed -i 's/= 2 }/= "two" }/' t/tests/slowdowns/all.mut
+expect 2 'slow-value does not build' score --build
+sed -i 's/= "two" }/= 2 }/' t/tests/slowdowns/all.mut
+expect 0 'built slow-value' score --build
+
+# ---- a program that answers as bench does: each variant's name says what its comparison shows -----------------------------
+cat >bench <<'TEXT'
+#!/bin/bash
+echo "$*" >>calls
+head=bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note
+write() { # write FOLDER VALUE
+    mkdir -p "$1"
+    echo "$head" >"$1/results.csv"
+    for p in 0 1 2; do echo "2,r,cpu-test,$p,kernels/k?a=1,kernel_time,s,lower,$2,5,ok," >>"$1/results.csv"; done
+}
+for ((i = 1; i <= $#; i++)); do [[ ${!i} == --out ]] && j=$((i + 1)) && out=${!j}; done
+case "$*" in
+run*) write "$out" 1.0 ;;
+*/slow-value/bench*) # the exit code is that of a counter; times show nothing
+    write "$out/base" 1.0 && write "$out/cand" 1.03
+    echo 'k a=1  kernel_launches      1      2   +100 %  3/3        REGRESSED: exact, 1 -> 2 (+1)'
+    echo 'k a=1  kernel_time     1.0 s  1.03 s  +3.0 %  3/3        INCONCLUSIVE: 98 % interval; detectable 4.20 %'
+    exit 1
+    ;;
+*/slow-other/bench*)
+    write "$out/base" 1.0 && write "$out/cand" 1.5
+    echo 'k a=1  kernel_time     1.0 s  1.5 s  +50.0 %  3/3        REGRESSED: 98 % interval +48 to +52 %'
+    exit 1
+    ;;
+*/same-program/bench*)
+    write "$out/base" 1.0 && write "$out/cand" 1.001
+    echo 'k a=1  kernel_time     1.0 s  1.0 s  +0.1 %  3/3        SAME: detectable 1.10 %'
+    ;;
+*runs/slow-value-0*)
+    echo 'kernels: k a=1  kernel_launches      1      2   +100 %  1/1        REGRESSED: exact, 1 -> 2 (+1)'
+    exit 1
+    ;;
+esac
+TEXT
+for name in unchanged slow-value slow-other same-program; do install -m 755 bench "$bin/$name/bench"; done
+
+expect 3 '7 comparisons not made: the budget ended' score --budget 0s
+[[ -e t/build/gate-score/results.csv ]] && fail "rows without a comparison"
+expect 0 '' score
+[[ $(rows) -eq 7 ]] || fail "$(rows) rows, not 7"
+is slow-value 0 counters verdict found
+is slow-value 0 pairs verdict inconclusive
+is slow-value 0 pairs detectable 0.0420
+is slow-value 0 pairs change 0.0300
+is slow-value 0 pairs exit_code 1
+is slow-other 0 counters verdict same
+is slow-other 0 pairs verdict found
+is same-program 1 pairs verdict same
+is same-program 1 pairs machine cpu-test
+grep -q 'slow-other/bench --suite kernels --threads 2' t/calls || fail "slow-other without its threads"
+grep -q 'slow-value/bench --suite kernels --threads 1' t/calls || fail "slow-value without --threads 1"
+grep -q '_over_' t/build/gate-score/cpu/gates.csv && fail "a ratio gates"
+
+# ---- what has a row is not measured again, whatever the commit --------------------------------------------------------------
+calls=$(wc -l <t/calls)
+expect 0 '' score --commit c2
+[[ $(wc -l <t/calls) -eq $calls ]] || fail "measured again"
+sed -i '/same-program,1,/d' t/build/gate-score/results.csv
+expect 0 '' score --commit c2
+[[ $(rows) -eq 7 ]] || fail "$(rows) rows after one was measured again"
+is same-program 1 pairs commit c2
+is same-program 0 pairs commit c1
+expect 0 '' score --commit c3 --fresh slow-other
+is slow-other 0 pairs commit c3
+is slow-value 0 pairs commit c1
+[[ $(rows) -eq 7 ]] || fail "$(rows) rows after --fresh"
+
+# ---- stored rows ---------------------------------------------------------------------------------------------------------
+stored=t/baselines/cpu-test/gate_score.csv
+expect 0 'baselines/cpu-test/gate_score.csv: 7 rows' score --store
+cp t/build/gate-score/results.csv first.csv
+rm t/build/gate-score/results.csv
+calls=$(wc -l <t/calls)
+expect 0 '' score
+[[ $(wc -l <t/calls) -eq $calls && ! -e t/build/gate-score/results.csv ]] || fail "what is stored was measured again"
+expect 0 '' score --commit c4 --fresh slow-value
+expect 0 'gate_score.csv: 2 rows' score --store
+[[ $(wc -l <"$stored") -eq 8 && $(grep -c '^c4,.*slow-value' "$stored") -eq 2 ]] || fail "stored: $(cat "$stored")"
+expect 0 '7 rows' score --store "$PWD/first.csv"
+expect 2 'nosuch.csv has no results' score --store "$PWD/nosuch.csv"
+echo 'a,b' >other.csv && cp "$stored" was.csv
+expect 2 'other.csv has other columns' score --store "$PWD/other.csv"
+sed '3s/,[^,]*$//' first.csv >short.csv
+expect 2 'short.csv has an incomplete row' score --store "$PWD/short.csv"
+cmp -s "$stored" was.csv || fail "a bad file changed what is stored"
+
+# ---- a comparison that fails is a row, and the others are measured ---------------------------------------------------------
+printf '#!/bin/bash\nexit 125\n' >"$bin/slow-other/bench"
+sed -i 's/^case/[[ $* == *slow-other* ]] \&\& exit 125\n&/' "$bin/unchanged/bench"
+expect 4 '' score --fresh slow-
+is slow-other 0 pairs verdict failed
+is slow-value 0 counters verdict found
+
+# ---- the tables ----------------------------------------------------------------------------------------------------------
+tables() { (cd t/scripts && python3 -c '
+import readme_gate, readme_results
+s = readme_results.Stored("../baselines/gpu", "none")
+print(readme_gate.gate(s)); print("finding:", readme_gate.gate_finding(s))'); }
+has() { grep -qF -- "$1" <<<"$out" || fail "no line '$1' in: $out"; }
+out=$(tables)
+has '2 of 2 slowdowns and 1 of 1 harmless changes are measured, at `c1`, `c2`, `c3`.'
+has '| slowdowns of 5 % and more found | 1 of 1 | above 5 % | all | met |'
+has '| slowdowns of 2 to 5 % found | 1 of 1 | above 5 % | 75 % | met |'
+has '| alarms in comparisons of harmless changes | 0 of 2 | below 77.6 % | none in 108 | 2 of 108 comparisons made |'
+has '| The other value is six. | +50.0 % | no | found | not measured |'
+has '| The value is two. | +3.0 % | found | INCONCLUSIVE, would find 4.2 % | not measured |'
+has '| The executable is copied. | 2 | 0 | 0 | 2 | 0 | 0 |'
+has 'finding: CPU: 1 of 1 slowdowns of 5 % and more were found; 1 of 1 slowdowns of 2 to 5 % were found; 0 of 2'
+# Misses and alarms are shown, and no aim is met.
+sed -i '/slow-other,0,pairs/s/,1,found,/,0,same,/; /same-program,1,pairs/s/,0,same,/,1,found,/' "$stored"
+out=$(tables)
+has '| slowdowns of 5 % and more found | 0 of 1 | above 0 % | all | **not met** |'
+has '| The other value is six. | +50.0 % | no | **missed**: SAME | not measured |'
+has '| alarms in comparisons of harmless changes | 1 of 2 | below 97.5 % | none in 108 | **not met** |'
+rm "$stored"
+[[ $(tables) == $'\nfinding: ' ]] || fail "tables of nothing: $(tables)"
+
+[[ $failures -eq 0 ]] && echo "all passed"
+exit $((failures > 0))
