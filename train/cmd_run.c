@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "os/interrupt.h"
+#include "os/where.h"
 #include "train/job.h"
 #include "train/log.h"
 #include "train/save.h"
@@ -109,6 +110,7 @@ static pb_status one_step(run *r)
     pb_step_result x;
     double memory, eval_loss = (double)NAN;
     const double lr = pb_schedule_lr(&r->j.schedule, done(r));
+    pb_where_step(done(r));
     PB_TRY(pb_job_step(&r->j, r->j.graph ? &r->graphs : NULL, lr, &x));
     count_step(r, &x);
     r->stop = x.stop;

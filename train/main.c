@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "cli/threads.h"
+#include "launch/launch.h"
 #include "os/interrupt.h"
 #include "os/streams.h"
+#include "ranks/start.h"
 #include "train/options.h"
 
 enum { EXIT_MACHINE = 125 };
@@ -110,11 +112,24 @@ static pb_status any_interrupted(const pb_train_options *o, bool *out)
     return s;
 }
 
+/* Watches ranks that no launcher started: rank 0 hosts the monitor. */
+static pb_status watch_ranks(const pb_train_options *o)
+{
+    char address[PB_LAUNCH_ADDRESS] = "";
+    const pb_launch_self self = {pb_world_rank(o->world), pb_world_size(o->world), o->device ? o->device : ""};
+    if (pb_launched() || self.size == 1) return PB_OK;
+    const pb_status s = self.rank == 0 ? pb_launch_host(self.size, (double)o->rank_timeout, address) : PB_OK;
+    PB_TRY(pb_world_agree(o->world, "listening to the ranks", s));
+    PB_TRY(pb_world_broadcast(o->world, "the address of the monitor", 0, address, sizeof address));
+    return pb_world_agree(o->world, "connecting to the monitor", pb_launch_join(&self, address));
+}
+
 /* Runs the subcommand. Returns the exit code; one rank prints the message of a failure. */
 static int run(pb_train_options *o, pb_status parsed)
 {
     bool interrupted = false;
     pb_status s = open_world(o, parsed);
+    if (s == PB_OK) s = watch_ranks(o);
     if (s == PB_OK) s = functions[o->command](o);
     if (s == PB_OK) s = any_interrupted(o, &interrupted);
     int code = s != PB_OK ? pb_status_exit(s) : interrupted ? EXIT_MACHINE : 0;
@@ -125,7 +140,48 @@ static int run(pb_train_options *o, pb_status parsed)
         print_error(s);
     }
     pb_world_close(o->world);
+    if (pb_launch_lost() >= 0) code = pb_launch_lost(); /* the monitor's decision is the same on all ranks */
+    pb_launch_leave(code);
     return code;
+}
+
+/* Starts --ranks N ranks of this command line, and returns their exit code. */
+static int launch(const pb_train_options *o, char **argv)
+{
+    int code = EXIT_MACHINE;
+    const pb_launch_job job = {"train", (int)o->ranks, (double)o->rank_timeout, argv};
+    const pb_status s = pb_launch(&job, &code);
+    return s == PB_OK ? code : print_error(s);
+}
+
+static const char *environment(const char *name) { return getenv(name); }
+
+/* True if mpirun, srun or torchrun started this process as one of several. Variables that contradict each other are
+ * reported by check_ranks(). */
+static bool started_by_another(void)
+{
+    pb_start start;
+    return pb_start_read(environment, false, &start) != PB_OK || start.size > 1;
+}
+
+/* Checks --ranks in a rank: the program that started it must have started as many. */
+static pb_status check_ranks(const pb_train_options *o)
+{
+    pb_start start;
+    PB_TRY(pb_start_read(environment, false, &start));
+    if (o->ranks < 1 || o->ranks == start.size) return PB_OK;
+    return pb_fail(PB_EINVAL, "--ranks %ld, but %s started %d", o->ranks, start.by, start.size);
+}
+
+/* A rank of the launcher: it joins before MPI starts, so that a rank that fails there is noticed. */
+static int run_rank(pb_train_options *o, pb_status parsed)
+{
+    pb_start start;
+    if (pb_start_read(environment, false, &start) != PB_OK) return print_error(PB_EINVAL);
+    const pb_launch_self self = {pb_start_rank(environment), start.size, o->device ? o->device : ""};
+    const pb_status s = pb_launch_join(&self, NULL);
+    if (s != PB_OK) return print_error(s);
+    return run(o, parsed == PB_OK ? check_ranks(o) : parsed);
 }
 
 int main(int argc, char **argv)
@@ -140,7 +196,11 @@ int main(int argc, char **argv)
         o.args = (pb_words){{commands[o.command].name}, 1};
         o.command = PB_COMMAND_help;
     }
+    if (s == PB_OK && o.command == PB_COMMAND_run && o.ranks > 1 && !o.dry_run && !pb_launched() &&
+        !started_by_another())
+        return launch(&o, argv);
     pb_threads_limit("train");
     pb_interrupt_watch();
-    return run(&o, s);
+    if (pb_launched()) return run_rank(&o, s);
+    return run(&o, s == PB_OK && o.command == PB_COMMAND_run && !o.dry_run ? check_ranks(&o) : s);
 }

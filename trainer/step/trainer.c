@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "os/where.h"
 #include "profiles/ranges.h"
 #include "trainer/step/gradients.h"
 #include "trainer/step/shards.h"
@@ -58,9 +59,11 @@ static pb_status phases(pb_ctx *ctx, void *self, const char *name, int first, in
     pb_range_push(name);
     for (int i = first; s == PB_OK && i <= last; i++) {
         pb_range_push(pb_phase_names[i]);
+        pb_where_phase(pb_phase_names[i]);
         s = pb_phases[i](ctx, self);
         pb_range_pop();
     }
+    pb_where_phase(NULL);
     pb_range_pop();
     return s;
 }
