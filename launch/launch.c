@@ -43,9 +43,21 @@ static _Noreturn void become_mpirun(const void *self, int pipe_fd)
     int n = 0, given = 0;
     while (l->job->argv[given]) given++;
     /* The launcher alone decides when the job ends, because mpirun would not say which rank was the first to fail. */
-    const char *own[] = {l->mpirun, "-q",    "-np", ranks, "--oversubscribe", "--bind-to",
-                         "none",    "--mca", "orte_abort_on_non_zero_status",
-                         "0",       "-x",    PB_LAUNCH_VARIABLE, "-x", "PB_LAUNCH_ERRORS", "--allow-run-as-root"};
+    const char *own[] = {l->mpirun,
+                         "-q",
+                         "-np",
+                         ranks,
+                         "--oversubscribe",
+                         "--bind-to",
+                         "none",
+                         "--mca",
+                         "orte_abort_on_non_zero_status",
+                         "0",
+                         "-x",
+                         PB_LAUNCH_VARIABLE,
+                         "-x",
+                         "PB_LAUNCH_ERRORS",
+                         "--allow-run-as-root"};
     const char **argv = calloc(sizeof own / sizeof *own + (size_t)given + 1, sizeof *argv);
     if (!argv) _exit(LOST_CODE);
     (void)pipe_fd;
@@ -73,8 +85,7 @@ static void print_errors(const launch *l, int r)
     if (pb_monitor_failed(l->monitor, r)) {
         if (fseek(f, -MOST, SEEK_END) == 0) (void)!fgets(line, sizeof line, f); /* the rest of a line */
         else rewind(f);
-        while (fgets(line, sizeof line, f))
-            fprintf(stderr, "rank %d: %s%s", r, line, strchr(line, '\n') ? "" : "\n");
+        while (fgets(line, sizeof line, f)) fprintf(stderr, "rank %d: %s%s", r, line, strchr(line, '\n') ? "" : "\n");
     }
     fclose(f);
     unlink(path);
@@ -88,10 +99,10 @@ static pb_status explain(const launch *l, int status, int joined, int *code)
         return pb_fail(PB_EUNSUPPORTED, "%s cannot be started; ranks need Open MPI: apt-get install openmpi-bin",
                        l->mpirun);
     *code = LOST_CODE;
-    return pb_interrupted() ? PB_OK
-                            : pb_fail(PB_EIO, "%s ended %s %d before a rank had connected", l->mpirun,
-                                      exited ? "with exit code" : "by signal",
-                                      exited ? WEXITSTATUS(status) : WTERMSIG(status));
+    return pb_interrupted()
+               ? PB_OK
+               : pb_fail(PB_EIO, "%s ended %s %d before a rank had connected", l->mpirun,
+                         exited ? "with exit code" : "by signal", exited ? WEXITSTATUS(status) : WTERMSIG(status));
 }
 
 static pb_status run(launch *l, int *code)

@@ -182,10 +182,8 @@ pb_status pb_launch_join(const pb_launch_self *self, const char *address)
 
 pb_status pb_launch_host(int size, double rank_timeout, char address[PB_LAUNCH_ADDRESS])
 {
-    const pb_monitor_options o = {.program = "rank 0",
-                                  .given = getenv("PB_LAUNCH_HOST"),
-                                  .size = size,
-                                  .timeout = rank_timeout};
+    const pb_monitor_options o = {
+        .program = "rank 0", .given = getenv("PB_LAUNCH_HOST"), .size = size, .timeout = rank_timeout};
     PB_TRY(pb_monitor_open(&o, &me.hosted));
     pb_monitor_address(me.hosted, address);
     return PB_OK;

@@ -23,9 +23,9 @@ enum { STRANGERS = 32, NONE = -1, LOST_CODE = 125 };
 static const double settle = 10, starter_time = 3, join_time = 60, hello_time = 5;
 
 typedef struct connection {
-    int fd, rank;     /* fd -1: unused; rank NONE: it has not said who it is */
+    int fd, rank; /* fd -1: unused; rank NONE: it has not said who it is */
     double opened;
-    size_t have;      /* bytes of `in` */
+    size_t have; /* bytes of `in` */
     pb_launch_message in;
 } connection;
 
@@ -124,7 +124,8 @@ static void drop(pb_monitor *m, connection *c)
     if (c->rank == NONE) return;
     member *x = &m->m[c->rank];
     x->gone = true;
-    if (!x->left) lose(m, c->rank, "died: its last heartbeat came %.2g s ago, its connection has closed", m->now - x->heard);
+    if (!x->left)
+        lose(m, c->rank, "died: its last heartbeat came %.2g s ago, its connection has closed", m->now - x->heard);
 }
 
 static bool is_ours(const pb_monitor *m, const connection *c)
@@ -203,7 +204,8 @@ static void report_lags(pb_monitor *m, const pb_rank_view *v)
         const int p = pb_judge_lag(v, m->o.size, r, &median);
         if (p < 0 || m->m[r].lags[p]) continue;
         m->m[r].lags[p] = true;
-        fprintf(stderr, "%s: %s is slow: phase %s took %.3g s in each of three steps, the median of the ranks is %.3g s\n",
+        fprintf(stderr,
+                "%s: %s is slow: phase %s took %.3g s in each of three steps, the median of the ranks is %.3g s\n",
                 m->program, place(m, r, at, sizeof at), v[r].said->phases[p].name, v[r].said->phases[p].least, median);
     }
 }
@@ -259,7 +261,8 @@ static void tick(pb_monitor *m)
         if (m->c[i].fd >= 0 && m->c[i].rank == NONE && m->now - m->c[i].opened > hello_time) drop(m, &m->c[i]);
     if (all_gone(m)) {
         if (!(m->over > 0)) m->over = m->now;
-        if (m->now - m->over >= (m->ending ? starter_time / 3 : starter_time) && write(m->wake[1], "", 1) != 1) m->over = m->now;
+        if (m->now - m->over >= (m->ending ? starter_time / 3 : starter_time) && write(m->wake[1], "", 1) != 1)
+            m->over = m->now;
         if (m->starter_ended) m->finished = true;
         return;
     }
@@ -402,10 +405,7 @@ int pb_monitor_finish(pb_monitor *m, int *joined)
     return m->code;
 }
 
-bool pb_monitor_failed(const pb_monitor *m, int r)
-{
-    return m->m[r].lost || (m->m[r].left && m->m[r].said.code);
-}
+bool pb_monitor_failed(const pb_monitor *m, int r) { return m->m[r].lost || (m->m[r].left && m->m[r].said.code); }
 
 void pb_monitor_close(pb_monitor *m)
 {

@@ -61,7 +61,7 @@ typedef struct pb_supervision {
     /* Called in place of sending the first signal to the children; NULL: it is sent. */
     void (*stop)(void *user, int sig);
     void *user;
-    bool abandon;    /* a child that survives SIGKILL is abandoned; false: wait for it */
+    bool abandon; /* a child that survives SIGKILL is abandoned; false: wait for it */
 } pb_supervision;
 
 /* Returns when each of the n <= PB_CHILDREN children has ended, and was reaped, or was abandoned. The first three

@@ -155,7 +155,7 @@ static void carve_weights(pb_model *m)
 
 static void carve_training(pb_model *m)
 {
-    float *grads = pb_carve(&m->grads, m->vector * sizeof *grads);
+    float *grads = pb_carve(&m->grads, m->cfg.no_grads ? 0 : m->vector * sizeof *grads);
     for (int i = 0; i < m->n; i++) {
         pb_param *p = &m->params[i];
         if (!p->trained) continue;

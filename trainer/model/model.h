@@ -143,6 +143,7 @@ typedef struct pb_model_config {
     /* If true, the caller keeps the moments and the master weights: p->m and p->v are NULL, and p->master is valid only
      * between pb_model_masters_open and pb_model_masters_close. The trained weights are vectors in pb_model.order. */
     bool sharded;
+    bool no_grads;    /* if true, the caller provides the memory of the gradients, p->grad */
     bool fixed_norms; /* LoRA and QLoRA: only the adapters are trained, not the gains of the layers' norms */
     /* If true, only adapters are initialised; everything else is 0 until pb_model_load_hf fills it. */
     bool blank;

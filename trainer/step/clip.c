@@ -30,7 +30,7 @@ static pb_adamw_entry shard_entry(const pb_trainer *t, int i)
     pb_adamw_entry e = entry_of(t, x->p, t->shards.group[i]);
     e.w = pb_shards_w(t, x);
     e.master = pb_shards_master(t, x);
-    e.grad = x->p->sum + x->first;
+    e.grad = pb_shards_grad(t, x);
     e.m = t->shards.m + x->own;
     e.v = t->shards.v + x->own;
     e.n = x->n;

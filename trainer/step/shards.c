@@ -73,6 +73,11 @@ float *pb_shards_master(const pb_trainer *t, const pb_piece *x)
     return x->p->dtype == PB_F32 || !t->shards.master ? NULL : t->shards.master + x->own;
 }
 
+float *pb_shards_grad(const pb_trainer *t, const pb_piece *x)
+{
+    return t->gradients.shared.on ? t->gradients.shared.own + x->own : x->p->sum + x->first;
+}
+
 pb_status pb_trainer_shard(pb_trainer *t)
 {
     const pb_slices *all = &t->gradients.slices;
@@ -144,7 +149,7 @@ pb_status pb_shards_sums(pb_ctx *ctx, const pb_trainer *t)
     const pb_slices *s = &t->gradients.slices;
     for (int i = 0; i < s->n; i++) {
         const pb_piece *x = &s->piece[i];
-        PB_TRY(pb_clip_sqsum(ctx, &(pb_clip_sqsum_args){.x = x->p->sum + x->first,
+        PB_TRY(pb_clip_sqsum(ctx, &(pb_clip_sqsum_args){.x = pb_shards_grad(t, x),
                                                         .partial = t->shards.partial + t->shards.slot[i],
                                                         .n = x->n,
                                                         .run = pb_clip_run(pb_param_n(x->p))}));
@@ -164,7 +169,7 @@ pb_status pb_shards_scale(pb_ctx *ctx, const pb_trainer *t, int group)
         const pb_piece *x = &s->piece[i];
         if (t->shards.group[i] != group) continue;
         PB_TRY(
-            pb_clip_scale(ctx, &(pb_clip_scale_args){.x = x->p->sum + x->first, .state = t->clip + group, .n = x->n}));
+            pb_clip_scale(ctx, &(pb_clip_scale_args){.x = pb_shards_grad(t, x), .state = t->clip + group, .n = x->n}));
     }
     return PB_OK;
 }

@@ -16,6 +16,8 @@ void pb_shards_close(pb_trainer *t);
 /* The weights that the optimizer updates in piece i, and their f32 masters (NULL in an f32 tensor). */
 void *pb_shards_w(const pb_trainer *t, const pb_piece *x);
 float *pb_shards_master(const pb_trainer *t, const pb_piece *x);
+/* The sum of the gradients of a piece, after the phase backward. */
+float *pb_shards_grad(const pb_trainer *t, const pb_piece *x);
 /* Computes the partial sums of squares of all gradients to t->partial, on every rank. */
 pb_status pb_shards_sums(pb_ctx *ctx, const pb_trainer *t);
 /* Multiplies this rank's gradients of a clip group by its scale. */

@@ -258,6 +258,7 @@ pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **
     t->reduce = true;
     t->block = pb_block_of(cfg->model.geometry);
     t->cfg.model.sharded = cfg->comm && cfg->shard != PB_SHARD_NONE;
+    t->cfg.model.no_grads = cfg->comm && cfg->shard >= PB_SHARD_GRADIENTS;
     set_shape(t, cfg->S);
     pb_status s = pb_model_open(ctx, &t->cfg.model, &t->model);
     if (s == PB_OK) s = set_up(t);

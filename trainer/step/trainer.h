@@ -71,7 +71,7 @@ typedef struct pb_train_config {
     pb_reduce reduce;
     pb_shard shard;      /* with one rank: none */
     size_t bucket_bytes; /* least size of a bucket of gradients; 0: PB_BUCKET_BYTES */
-    int micro_batches;   /* of this rank in a step; 0: 1. Only read with `ordered` */
+    int micro_batches;   /* of this rank in a step; 0: 1. Only read with `ordered` or sharded gradients */
     /* If true, the sum of a step's gradients does not depend on the number of ranks, bit for bit: the micro-batches are
      * added one by one, in the order of (micro-batch, rank). With several micro-batches per rank it needs a second
      * vector of gradients. Only with PB_REDUCE_F32. */

@@ -23,6 +23,18 @@ typedef struct pb_clip_group {
     int layer; /* layer of the group; -1: the group of the parameters outside the layers */
 } pb_clip_group;
 
+/* Memory for gradients of which each rank keeps its slices; see grad_slices.h. */
+typedef struct pb_grad_slices {
+    bool on;         /* false: each rank has all gradients in memory, and the other members are unused */
+    int *turn;       /* [buckets] the buckets in the order in which they are reduced; host */
+    size_t *same;    /* [buckets][ranks] elements of this rank's slice, for each rank; host */
+    float *own;      /* [slices.total] sum of the gradients of this rank's slices */
+    uint16_t *own16; /* [slices.total] the same as it arrives in bf16; NULL unless PB_REDUCE_BF16 and one micro-batch */
+    uint16_t *out16; /* [largest bucket] a bucket in bf16; NULL unless PB_REDUCE_BF16 */
+    float *blocks;   /* [ranks][largest slice] this rank's slice from each rank; NULL: one micro-batch */
+    uint16_t *block16; /* the same as it arrives in bf16; NULL unless PB_REDUCE_BF16 */
+} pb_grad_slices;
+
 /* See gradients.h. */
 typedef struct pb_gradients {
     pb_buckets buckets;
@@ -31,7 +43,8 @@ typedef struct pb_gradients {
     float *each;      /* [model.vector] gradients of one micro-batch, which the backward pass writes */
     float *sum;       /* [model.vector] gradients of the step; the same memory as `each` unless `separate` */
     uint16_t *narrow; /* [model.vector] bf16, for PB_REDUCE_BF16; else NULL */
-    bool separate;    /* micro-batches are added to `sum` one by one, in the order of the ranks */
+    bool separate;    /* micro-batches are added to the sum one by one, in the order of the ranks */
+    pb_grad_slices shared;
 } pb_gradients;
 
 /* The slices of the training state that this rank keeps; see shards.h. */

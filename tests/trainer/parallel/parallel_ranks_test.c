@@ -270,7 +270,8 @@ static void reduction_in_bf16_stays_near_f32(void **state)
         for (int i = 0; i < STEPS; i++) CHECK_NEAR(b[shard].loss[i], a.loss[i], 2e-3);
         CHECK_NEAR(b[shard].norm, a.norm, 0.004 * (double)a.norm + 1e-12);
         assert_true(memcmp(a.all, b[shard].all, a.n * sizeof *a.all) != 0);
-        assert_memory_equal(b[0].all, b[shard].all, a.n * sizeof *a.all);
+        /* with sharded gradients each micro-batch is rounded, else their sum */
+        if (shard != PB_SHARD_GRADIENTS) assert_memory_equal(b[0].all, b[shard].all, a.n * sizeof *a.all);
     }
     for (int shard = 0; shard < PB_NSHARDS; shard++) free(b[shard].all);
     free(a.all);
