@@ -52,7 +52,7 @@ static void a_rank_that_works_is_not_hung(void **state)
     assert_int_equal(pb_judge_hung(j.v, N, 60, &all), -1);
     all_wait(&j);
     assert_int_equal(pb_judge_hung(j.v, N, 101, &all), -1);
-    for (int i = 0; i < N; i++) leaves_a_collective(&j, i, 9); /* a long phase, for which nobody waits */
+    for (int i = 0; i < N; i++) leaves_a_collective(&j, i, 9); /* a long phase, for which no rank waits */
     assert_int_equal(pb_judge_hung(j.v, N, 60, &all), -1);
 }
 

@@ -12,7 +12,10 @@ cat >starter <<'END'
 #!/usr/bin/env bash
 while [[ $1 != */launch_probe ]]; do [[ $1 == -np ]] && n=$2; shift; done
 set -m
-for ((i = 0; i < n; i++)); do OMPI_COMM_WORLD_RANK=$i OMPI_COMM_WORLD_SIZE=$n "$@" & done
+for ((i = 0; i < n; i++)); do
+    while [[ $i -eq 1 && $LATE && ! -e $LATE ]]; do sleep 0.05; done
+    OMPI_COMM_WORLD_RANK=$i OMPI_COMM_WORLD_SIZE=$n "$@" &
+done
 wait
 END
 chmod +x starter
@@ -81,7 +84,7 @@ wait $launcher 2>/dev/null
 none_left 'killed launcher' ''
 rm -rf "$dir"/plumb-ranks-*
 
-# A stranger is refused, and the ranks go on. The port is taken while the first launcher lives.
+# A stranger is refused, and the ranks continue. The port is taken while the first launcher lives.
 port=$((20000 + $$ % 20000))
 PB_LAUNCH_PORT=$port "$probe" 2 20 wait >first 2>&1 &
 launcher=$!
@@ -95,6 +98,20 @@ wait $launcher
 cp first log
 said 'refused a connection'
 ! grep -q 'the job ends' log || fail 'a stranger ended the job'
+
+# A stranger that knows all but the token cannot take the place of a rank.
+LATE=$dir/go PB_LAUNCH_PORT=$((port + 1)) "$probe" 2 20 wait >first 2>&1 &
+launcher=$!
+works first
+expect 125 '' timeout 10 env "PB_LAUNCH=127.0.0.1:$((port + 1)):00112233445566778899aabbccddeeff:20" \
+    OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 "$probe" 2 20 wait
+touch go
+kill -INT $launcher
+wait $launcher
+[[ $? -eq 125 ]] || fail 'the exit code after SIGINT is not 125'
+cp first log
+said 'refused a connection'
+! grep -q 'the job ends' log || fail 'a stranger without the token ended the job'
 
 expect 2 'is not a port' env PB_LAUNCH_PORT=x "$probe" 2 20 steps
 expect 125 'ranks need Open MPI' env PB_MPIRUN=/nonexistent "$probe" 2 20 steps
