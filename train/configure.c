@@ -260,6 +260,8 @@ static pb_status configure_data(const pb_train_options *o, pb_job *j)
 pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
 {
     *j = (pb_job){.o = o, .micro_batches = 1, .rank = pb_world_rank(o->world), .ranks = pb_world_size(o->world)};
+    if ((o->command == PB_COMMAND_plan || o->dry_run) && o->ranks > 1)
+        PB_TRY(set_bounded("ranks", o->ranks, 1 << 16, &j->ranks));
     if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is not an option; try --help", o->args.v[0]);
     PB_TRY(configure_model(o, j));
     if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;
