@@ -88,8 +88,7 @@ static pb_status alloc_rows(pb_job *j)
     r->used = malloc(n / (size_t)j->cfg.S * sizeof *r->used);
     j->losses = malloc((size_t)j->ranks * sizeof *j->losses);
     if (j->losses && r->ids && r->targets && r->mask && r->start && r->pos && r->used) return PB_OK;
-    return pb_fail(PB_ENOMEM, "no memory for the rows of %d micro-batches on %d ranks",
-                   j->micro_batches, j->ranks);
+    return pb_fail(PB_ENOMEM, "no memory for the rows of %d micro-batches on %d ranks", j->micro_batches, j->ranks);
 }
 
 /* ---- opening the device and the trainer, loading weights ---------------------------------------------- */
@@ -114,6 +113,7 @@ static pb_status plan_size(const pb_job *j, pb_ctx *ctx, double *bytes)
     if (j->ranks > 1) PB_TRY(pb_comm_open_plan(ctx, "dp", j->rank, j->ranks, &cfg.comm));
     pb_status s = pb_trainer_open(ctx, &cfg, &t);
     if (s == PB_OK) s = load_files(j, t, NULL);
+    if (s == PB_OK) s = pb_trainer_shard(t);
     if (s == PB_OK && !j->cfg.model.frozen) s = pb_trainer_reserve(t, j->cfg.S);
     *bytes = (double)pb_plan_peak(ctx) + tokens * (4 * sizeof(int32_t) + sizeof(float));
     pb_trainer_close(t);
@@ -185,7 +185,8 @@ static pb_status open_trainer(pb_job *j, bool plan)
     PB_TRY(open_data(j));
     PB_TRY(alloc_rows(j));
     PB_TRY(pb_trainer_open(&j->ctx, &j->cfg, &j->trainer));
-    return plan ? PB_OK : load(j);
+    if (!plan) PB_TRY(load(j));
+    return pb_trainer_shard(j->trainer);
 }
 
 pb_status pb_job_open(pb_job *j, bool plan)

@@ -144,8 +144,8 @@ static pb_status compare_ranks(pb_saver *s)
     for (size_t i = 0; i < s->n; i++) PB_TRY(pb_world_same(o->world, s->settings[i].key, s->settings[i].value));
     snprintf(when, sizeof when, "%ld, %ld, %ld, %s, %s, %s, %s", o->eval_interval, o->save_interval, o->max_skipped,
              o->mode, o->save ? "yes" : "no", o->export ? "yes" : "no", o->resume ? o->resume : "no");
-    return pb_world_same(o->world, "--eval-interval, --save-interval, --max-skipped, --mode, --save, --export, --resume",
-                         when);
+    return pb_world_same(o->world,
+                         "--eval-interval, --save-interval, --max-skipped, --mode, --save, --export, --resume", when);
 }
 
 pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
@@ -184,11 +184,20 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
 
 void pb_saver_close(pb_saver *s) { pb_checkpoints_close(s->c); }
 
+/* Gathers the f32 master weights of adapters, from which they are written, or frees them. */
+static pb_status gather_adapters(const pb_job *j, bool on)
+{
+    return j->cfg.model.tuning == PB_FULL ? PB_OK : pb_trainer_gather_masters(j->trainer, on);
+}
+
 pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now)
 {
     if (!s->c) return PB_OK;
-    const pb_save due = pb_checkpoints_due(s->c, p->iteration);
-    return pb_checkpoints_save(s->c, now ? PB_SAVE_KEEP : due, s->j->trainer, p);
+    const pb_save how = now ? PB_SAVE_KEEP : pb_checkpoints_due(s->c, p->iteration);
+    if (how == PB_SAVE_NONE) return PB_OK;
+    PB_TRY(gather_adapters(s->j, true)); /* for add_adapter */
+    PB_TRY(pb_checkpoints_save(s->c, how, s->j->trainer, p));
+    return gather_adapters(s->j, false);
 }
 
 /* ---- exporting the trained model ---------------------------------------------------------------------- */
@@ -215,6 +224,7 @@ pb_status pb_export(pb_job *j, const pb_export_folder *to)
 {
     const char *dir = to->dir;
     pb_model *m = pb_trainer_model(j->trainer);
+    if (j->o->export) PB_TRY(gather_adapters(j, true));
     if (!dir) return PB_OK;
     if (j->cfg.model.tuning == PB_FULL || j->o->merge) {
         const pb_hf_text text = {j->cfg.model.blank ? j->o->model : NULL, j->tokenizer_path, j->tokenizer_folder};

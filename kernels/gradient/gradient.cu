@@ -32,8 +32,7 @@ pb_status run_add(pb_ctx *ctx, const void *args)
     if (a->n % 4 == 0 && (uintptr_t)a->x % 16 == 0 && (uintptr_t)a->y % 16 == 0)
         add_quads<<<(unsigned)pb_ceil_div(a->n / 4, THREADS), THREADS, 0, pb_cuda_stream(ctx)>>>(
             reinterpret_cast<const float4 *>(a->x), reinterpret_cast<float4 *>(a->y), a->n / 4, a->add);
-    else
-        add_each<<<(unsigned)pb_ceil_div(a->n, THREADS), THREADS, 0, pb_cuda_stream(ctx)>>>(a->x, a->y, a->n, a->add);
+    else add_each<<<(unsigned)pb_ceil_div(a->n, THREADS), THREADS, 0, pb_cuda_stream(ctx)>>>(a->x, a->y, a->n, a->add);
     return pb_cuda_launched(ctx, "gradient_add");
 }
 } // namespace

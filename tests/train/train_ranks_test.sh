@@ -23,14 +23,16 @@ conversations() {
     done >conversations.jsonl
 }
 
-for case in "lora eager" "full graph"; do
-    read -r tuning mode <<<"$case"
-    args=(--tuning "$tuning" --mode "$mode")
+# what four ranks shard, and what the two ranks that resume shard
+for case in "lora eager bf16 gradients none" "full graph f32 none gradients" "lora graph bf16 optimizer gradients"; do
+    read -r tuning mode dtype shard4 shard2 <<<"$case"
+    args=(--tuning "$tuning" --mode "$mode" --dtype "$dtype")
     rm -rf ./* && conversations
     one --accumulate 4 --steps 5 --export one --log one.csv "${args[@]}"
-    several 4 --steps 5 --export four --log four.csv --save ck --save-interval 2 "${args[@]}"
+    several 4 --steps 5 --export four --log four.csv --save ck --save-interval 2 --shard "$shard4" "${args[@]}"
     cmp <(results one.csv) <(results four.csv) || fail "$case: four ranks give another log"
     diff -r one four >/dev/null || fail "$case: four ranks give other weights"
+    [[ $tuning = full ]] || diff -r four ck/iter_0000005/adapter >/dev/null || fail "$case: the checkpoint has another adapter"
     files=(ck/iter_0000005/state-*-of-4.safetensors)
     [[ ${#files[@]} = 4 ]] || fail "$case: not every rank wrote its part of the checkpoint"
     [[ $(cat ck/latest_checkpointed_iteration.txt) = 5 ]] || fail "$case: the tracker is not moved"
@@ -38,7 +40,8 @@ for case in "lora eager" "full graph"; do
     # from the checkpoint of four ranks after step 4, two ranks and one rank make the last step
     for ranks in 2 1; do
         rm -rf rest ckr && cp -r ck ckr && head -n 5 four.csv >rest.csv
-        several "$ranks" --accumulate $((4 / ranks)) --steps 5 --export rest --log rest.csv --save ckr --resume 4 "${args[@]}"
+        several "$ranks" --accumulate $((4 / ranks)) --steps 5 --export rest --log rest.csv --save ckr --resume 4 \
+            --shard "$shard2" "${args[@]}"
         diff -r one rest >/dev/null || fail "$case: resumed on $ranks ranks, the weights differ"
         cmp <(results one.csv) <(results rest.csv) || fail "$case: resumed on $ranks ranks, the log differs"
     done

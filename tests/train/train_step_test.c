@@ -15,6 +15,7 @@ static pb_train_options options(void)
                               .bucket = 32,
                               .accumulate = 1,
                               .reduce = "f32",
+                              .shard = "none",
                               .attention = "auto",
                               .kv_qat = "none",
                               .rank = 4,

@@ -226,7 +226,8 @@ static pb_status fill_parts(pb_checkpoints *c, pb_trainer *t, const char *folder
 {
     part mine = {""};
     pb_status s = PB_OK;
-    if (pb_checkpoints_leads(c) && c->o.disk->mkdir(c->o.disk->self, folder) != 0) s = pb_fail_errno(errno, "%s", folder);
+    if (pb_checkpoints_leads(c) && c->o.disk->mkdir(c->o.disk->self, folder) != 0)
+        s = pb_fail_errno(errno, "%s", folder);
     PB_TRY(pb_world_agree(c->o.world, "the folder of a checkpoint", s));
     PB_TRY(pb_world_agree(c->o.world, "writing a checkpoint", write_part(c, t, folder, &mine)));
     return pb_world_gather(c->o.world, "writing a checkpoint", &mine, sizeof mine, parts);

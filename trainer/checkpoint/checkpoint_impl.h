@@ -13,12 +13,12 @@
 struct pb_checkpoints {
     char *dir;
     pb_checkpoint_options o; /* disk is never NULL */
-    int lock; /* -1: not locked, or this is not rank 0 */
-    long pid; /* of rank 0, in the names of temporary folders */
-    bool verified_save;     /* this process has saved and verified a checkpoint */
-    uint64_t latest;        /* see pb_checkpoints_latest */
-    uint64_t own_iteration; /* last iteration that this process resumed or saved; 0: none */
-    pb_trainer *trainer;    /* the trainer that `base` was computed for, or NULL */
+    int lock;                /* -1: not locked, or this is not rank 0 */
+    long pid;                /* of rank 0, in the names of temporary folders */
+    bool verified_save;      /* this process has saved and verified a checkpoint */
+    uint64_t latest;         /* see pb_checkpoints_latest */
+    uint64_t own_iteration;  /* last iteration that this process resumed or saved; 0: none */
+    pb_trainer *trainer;     /* the trainer that `base` was computed for, or NULL */
     pb_digest_text base;
 };
 

@@ -16,15 +16,32 @@ static pb_state_tensor whole(const pb_param *p, size_t part)
     pb_state_tensor x = {.p = p, .n = pb_param_n(p)};
     float *const of[PB_STATE_PARTS] = {p->master ? p->master : p->w, p->m, p->v};
     x.device = of[part];
-    snprintf(x.name, sizeof x.name, "%c.%s", "wmv"[part], p->name);
+    snprintf(x.name, sizeof x.name, "%c.%s", "wmv"[part], p -> name);
     return x;
 }
 
-size_t pb_state_kept(const pb_trainer *t) { return (size_t)t->ntrained * PB_STATE_PARTS; }
+/* Part `part` of a piece of this rank's slices, whose state is sharded or not. */
+static pb_state_tensor part_of_piece(const pb_trainer *t, const pb_piece *x, size_t part)
+{
+    pb_state_tensor out = whole(x->p, part);
+    const pb_shards *s = &t->shards;
+    out.first = x->first;
+    out.n = x->n;
+    if (s->on && part) out.device = (part == 1 ? s->m : s->v) + x->own;
+    else if (s->on && s->master && x->p->dtype != PB_F32) out.device = s->master + x->own;
+    else out.device += x->first;
+    return out;
+}
+
+size_t pb_state_kept(const pb_trainer *t)
+{
+    return (size_t)(t->shards.on ? t->gradients.slices.n : t->ntrained) * PB_STATE_PARTS;
+}
 
 pb_state_tensor pb_state_kept_at(const pb_trainer *t, size_t i)
 {
-    return whole(t->trained[i / PB_STATE_PARTS], i % PB_STATE_PARTS);
+    const size_t at = i / PB_STATE_PARTS, part = i % PB_STATE_PARTS;
+    return t->shards.on ? part_of_piece(t, &t->gradients.slices.piece[at], part) : whole(t->trained[at], part);
 }
 
 /* The tensors that this rank writes. Each of several ranks writes its slices (slices.h) of tensors that it keeps. */
@@ -36,12 +53,7 @@ static size_t written(const pb_trainer *t)
 static pb_state_tensor written_at(const pb_trainer *t, size_t i)
 {
     if (!t->cfg.comm) return pb_state_kept_at(t, i);
-    const pb_piece *x = &t->gradients.slices.piece[i / PB_STATE_PARTS];
-    pb_state_tensor out = whole(x->p, i % PB_STATE_PARTS);
-    out.device += x->first;
-    out.first = x->first;
-    out.n = x->n;
-    return out;
+    return part_of_piece(t, &t->gradients.slices.piece[i / PB_STATE_PARTS], i % PB_STATE_PARTS);
 }
 
 /* The optimizer's counters are equal on all ranks; rank 0 writes them. */

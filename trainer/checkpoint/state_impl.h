@@ -11,8 +11,8 @@ extern const pb_st_dtype pb_state_scalar_types[PB_STATE_SCALARS];
 
 /* Elements first .. first+n-1 of one part (weights w, moments m or v) of a trained tensor. */
 typedef struct pb_state_tensor {
-    char name[64];  /* such as "m.layers.3.qkv", of the whole tensor */
-    float *device;  /* [n] device memory of these elements */
+    char name[64]; /* such as "m.layers.3.qkv", of the whole tensor */
+    float *device; /* [n] device memory of these elements */
     size_t first, n;
     const pb_param *p;
 } pb_state_tensor;

@@ -120,7 +120,7 @@ pb_status pb_state_check(const char *where, const pb_state_files *f, pb_trainer 
     for (int i = 0; i < t->ntrained; i++)
         for (size_t k = 0; k < PB_STATE_PARTS; k++) {
             char name[64];
-            snprintf(name, sizeof name, "%c.%s", "wmv"[k], t->trained[i]->name);
+            snprintf(name, sizeof name, "%c.%s", "wmv"[k], t -> trained[i] -> name);
             PB_TRY(check_tensor(where, f, name, PB_ST_F32, t->trained[i], &parts));
         }
     for (size_t i = 0; i < PB_STATE_SCALARS; i++)
@@ -164,6 +164,14 @@ static pb_status load_rounded(const pb_state_files *f, const pb_trainer *t, cons
     return PB_OK;
 }
 
+/* Loads all of an f32 weight, of whose state this rank keeps a slice. */
+static pb_status load_weights(const pb_state_files *f, const pb_trainer *t, const pb_param *p)
+{
+    pb_state_tensor x = {.device = p->w, .n = pb_param_n(p), .p = p};
+    snprintf(x.name, sizeof x.name, "w.%s", p->name);
+    return load_range(f, t, &x);
+}
+
 static pb_status load_scalars(const pb_state_files *f, pb_trainer *t)
 {
     pb_adamw_state state = {0};
@@ -184,6 +192,8 @@ pb_status pb_state_load(const pb_state_files *f, pb_trainer *t)
         const pb_state_tensor x = pb_state_kept_at(t, i);
         s = load_range(f, t, &x);
     }
+    for (int i = 0; s == PB_OK && t->shards.on && i < t->ntrained; i++)
+        if (t->trained[i]->dtype == PB_F32) s = load_weights(f, t, t->trained[i]);
     for (int i = 0; s == PB_OK && i < t->ntrained; i++)
         if (t->trained[i]->dtype != PB_F32) s = load_rounded(f, t, t->trained[i], host);
     if (s == PB_OK) s = load_scalars(f, t);

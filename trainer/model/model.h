@@ -140,6 +140,10 @@ typedef struct pb_model_config {
     /* For dtype f32: initial values of matrices, tables and adapters are rounded to bf16, so that the weights
      * equal those of the bf16 model. */
     bool as_bf16;
+    /* If true, the caller keeps the moments and the master weights: p->m and p->v are NULL, and p->master is valid only
+     * between pb_model_masters_open and pb_model_masters_close. The trained weights are vectors in pb_model.order. */
+    bool sharded;
+    bool no_grads;    /* if true, the caller provides the memory of the gradients, p->grad */
     bool fixed_norms; /* LoRA and QLoRA: only the adapters are trained, not the gains of the layers' norms */
     /* If true, only adapters are initialised; everything else is 0 until pb_model_load_hf fills it. */
     bool blank;
@@ -167,6 +171,12 @@ typedef struct pb_model {
     pb_param **order;
     int ordered;
     size_t vector, wide;
+    /* With cfg.sharded: the trained weights, element i of the vector of gradients at wide_w + i of the model's dtype below
+     * `wide`, and at rest_w + (i - rest) of f32 from `rest` on, where the first f32 vector of a bf16 model begins. */
+    void *wide_w;
+    float *rest_w;
+    size_t rest;
+    pb_arena masters; /* with cfg.sharded: [wide] f32 master weights, while they are open; else unused */
     /* True if the gains of the layers' norms are trained or were loaded with the adapters: the adapters' export then
      * contains them. */
     bool export_norms;
@@ -180,6 +190,10 @@ pb_status pb_model_check(const pb_model_config *c);
  * on every device, in every dtype (up to rounding) and tuning. EINVAL: see pb_model_check; ENOMEM. */
 pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out);
 void pb_model_close(pb_model *m);
+/* With cfg.sharded and bf16: allocates f32 masters of the trained weights, zeros, and sets p->master of each; or frees
+ * them. pb_model_open leaves them open, with the initial values, so that a file can be loaded into them. */
+pb_status pb_model_masters_open(pb_model *m);
+void pb_model_masters_close(pb_model *m);
 
 static inline pb_param *pb_layer_param(const pb_model *m, int layer, int id)
 {

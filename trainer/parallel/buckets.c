@@ -4,13 +4,15 @@
 #include <stdlib.h>
 
 /* True if tensor i is the last of its bucket, which begins at element `first`. */
-static bool closes(const pb_model *m, int i, size_t first, size_t least)
+static bool closes(const pb_model *m, int i, size_t first, size_t least, bool whole_stages)
 {
     const pb_param *p = m->order[i], *next = i + 1 < m->ordered ? m->order[i + 1] : NULL;
-    return !next || p->at + pb_param_n(p) - first >= least || (p->at < m->wide) != (next->at < m->wide);
+    if (!next || (p->at < m->wide) != (next->at < m->wide)) return true;
+    if (whole_stages && m->g.tied && next == m->outer[PB_P_embed]) return true;
+    return p->at + pb_param_n(p) - first >= least && !(whole_stages && next->stage == p->stage);
 }
 
-pb_status pb_buckets_make(const pb_model *m, size_t least, pb_buckets *out)
+pb_status pb_buckets_make(const pb_model *m, size_t least, bool whole_stages, pb_buckets *out)
 {
     pb_buckets b = {.bucket = calloc((size_t)m->ordered + 1, sizeof *b.bucket)};
     size_t first = 0;
@@ -19,7 +21,7 @@ pb_status pb_buckets_make(const pb_model *m, size_t least, pb_buckets *out)
     for (int i = 0; i < m->ordered; i++) {
         const pb_param *p = m->order[i];
         if (p->stage > stage) stage = p->stage;
-        if (!closes(m, i, first, least)) continue;
+        if (!closes(m, i, first, least, whole_stages)) continue;
         const size_t end = i + 1 < m->ordered ? m->order[i + 1]->at : m->vector;
         b.bucket[b.n++] = (pb_bucket){first, end - first, stage};
         first = end;

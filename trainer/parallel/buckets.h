@@ -16,7 +16,9 @@ typedef struct pb_buckets {
     int n;
 } pb_buckets;
 
-/* Whole tensors are added to a bucket until it has at least `least` elements. Buckets do not span pb_model.wide. The
- * caller frees out->bucket. ENOMEM. */
-pb_status pb_buckets_make(const pb_model *m, size_t least, pb_buckets *out);
+/* Whole tensors are added to a bucket until it has at least `least` elements. Buckets do not span pb_model.wide. With
+ * whole_stages, a bucket also ends only where a stage does, and before a tied embedding: then all gradients of a bucket
+ * below pb_model.wide are computed after all those of the bucket before it, except those of a tied embedding, which are
+ * alone in their bucket. The caller frees out->bucket. ENOMEM. */
+pb_status pb_buckets_make(const pb_model *m, size_t least, bool whole_stages, pb_buckets *out);
 #endif

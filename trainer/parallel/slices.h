@@ -20,9 +20,9 @@ typedef struct pb_piece {
 
 typedef struct pb_slices {
     int ranks, rank;
-    size_t *count; /* [buckets][ranks] elements of each slice, gaps between tensors included */
-    size_t *own;   /* [buckets] where the slice of each bucket begins in the own vector */
-    size_t total;  /* elements of the own vector */
+    size_t *count;   /* [buckets][ranks] elements of each slice, gaps between tensors included */
+    size_t *own;     /* [buckets] where the slice of each bucket begins in the own vector */
+    size_t total;    /* elements of the own vector */
     pb_piece *piece; /* [n] the rank's parts of tensors, in the order of the vector; none is empty */
     int n;
 } pb_slices;

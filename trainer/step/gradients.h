@@ -36,4 +36,10 @@ void pb_gradients_close(pb_trainer *t);
 pb_status pb_gradients_begin(pb_ctx *ctx, const pb_trainer *t);
 pb_status pb_gradients_complete(pb_ctx *ctx, const pb_trainer *t, int stage);
 pb_status pb_gradients_end(pb_ctx *ctx, const pb_trainer *t);
+
+/* Returns the gradients of the last micro-batch in bucket b, [b->n]. */
+const float *pb_bucket_grad(const pb_trainer *t, const pb_bucket *b);
+/* Rounds n elements to bf16; converts them back. */
+pb_status pb_narrow(pb_ctx *ctx, const float *from, uint16_t *to, size_t n);
+pb_status pb_widen(pb_ctx *ctx, const uint16_t *from, float *to, size_t n);
 #endif

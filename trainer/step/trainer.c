@@ -6,6 +6,7 @@
 #include "os/where.h"
 #include "profiles/ranges.h"
 #include "trainer/step/gradients.h"
+#include "trainer/step/shards.h"
 
 const pb_fn pb_phases[PB_NPHASES] = {
 #define PHASE(name, what) pb_phase_##name,
@@ -150,7 +151,7 @@ static void carve(pb_trainer *t)
     t->partial = pb_carve(m, (size_t)t->slots * f);
     t->clip = pb_carve(m, (size_t)t->ngroups * sizeof *t->clip);
     t->clip_list = pb_carve(m, (size_t)t->ntrained * sizeof *t->clip_list);
-    t->adamw_list = pb_carve(m, (size_t)t->ntrained * sizeof *t->adamw_list);
+    t->adamw_list = pb_carve(m, (size_t)pb_adamw_entries(t) * sizeof *t->adamw_list);
     t->state = pb_carve(m, sizeof *t->state);
 }
 
@@ -228,6 +229,8 @@ static void set_shape(pb_trainer *t, int S)
 static pb_status set_up(pb_trainer *t)
 {
     PB_TRY(group(t));
+    PB_TRY(pb_gradients_open(t));
+    PB_TRY(pb_shards_open(t));
     const size_t L = (size_t)t->model.g.L;
     t->layers = calloc(L, sizeof *t->layers);
     t->block_state = calloc(1, t->block->state_bytes);
@@ -239,7 +242,6 @@ static pb_status set_up(pb_trainer *t)
     PB_TRY(pb_arena_commit(&t->acts));
     carve(t);
     place_partials(t);
-    PB_TRY(pb_gradients_open(t));
     PB_TRY(t->block->tables(t));
     PB_TRY(pb_clip_write_lists(t));
     PB_TRY(pb_trainer_set_loss_scale(t, t->cfg.loss_scale));
@@ -255,8 +257,10 @@ pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **
     t->cfg = *cfg;
     t->reduce = true;
     t->block = pb_block_of(cfg->model.geometry);
+    t->cfg.model.sharded = cfg->comm && cfg->shard != PB_SHARD_NONE;
+    t->cfg.model.no_grads = cfg->comm && cfg->shard >= PB_SHARD_GRADIENTS;
     set_shape(t, cfg->S);
-    pb_status s = pb_model_open(ctx, &cfg->model, &t->model);
+    pb_status s = pb_model_open(ctx, &t->cfg.model, &t->model);
     if (s == PB_OK) s = set_up(t);
     if (s != PB_OK) pb_trainer_close(t);
     else *out = t;
@@ -268,6 +272,7 @@ void pb_trainer_close(pb_trainer *t)
     if (!t) return;
     if (t->acts.ctx) pb_arena_free(&t->acts);
     pb_gradients_close(t);
+    pb_shards_close(t);
     pb_model_close(&t->model);
     free(t->layers);
     free(t->block_state);
@@ -352,6 +357,8 @@ pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale)
 pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_norm)
 {
     if (!(max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need a number above 0", (double)max_norm);
+    if (clip == PB_CLIP_SYNC && t->shards.on)
+        return pb_fail(PB_EINVAL, "--clip sync reads norms on the host, which --shard does not support");
     t->cfg.clip = clip;
     t->cfg.max_norm = max_norm;
     return pb_clip_write_lists(t);
@@ -445,8 +452,8 @@ const void *pb_trainer_logits(const pb_trainer *t) { return t->logits; }
 
 pb_memory pb_trainer_memory(const pb_trainer *t)
 {
-    return (pb_memory){t->model.weights.size, t->model.grads.size + t->gradients.arena.size, t->model.moments.size,
-                       t->acts.size};
+    return (pb_memory){t->model.weights.size + t->model.masters.size, t->model.grads.size + t->gradients.arena.size,
+                       t->model.moments.size + t->shards.arena.size, t->acts.size};
 }
 
 pb_flops pb_trainer_flops(const pb_trainer *t)

@@ -69,8 +69,9 @@ typedef struct pb_train_config {
      * pb_trainer_close; NULL: one rank. All ranks have the same configuration. */
     pb_comm *comm;
     pb_reduce reduce;
+    pb_shard shard;      /* with one rank: none */
     size_t bucket_bytes; /* least size of a bucket of gradients; 0: PB_BUCKET_BYTES */
-    int micro_batches; /* of this rank in a step; 0: 1. Only read with `ordered` */
+    int micro_batches;   /* of this rank in a step; 0: 1. Only read with `ordered` or sharded gradients */
     /* If true, the sum of a step's gradients does not depend on the number of ranks, bit for bit: the micro-batches are
      * added one by one, in the order of (micro-batch, rank). With several micro-batches per rank it needs a second
      * vector of gradients. Only with PB_REDUCE_F32. */
@@ -141,6 +142,12 @@ void pb_trainer_accumulate(pb_trainer *t, bool on);
 /* With several ranks: whether the following backward passes complete the gradients of a step, and therefore add them
  * over the ranks. True at first; false for all but the last of several micro-batches. */
 void pb_trainer_reduce(pb_trainer *t, bool on);
+/* With shard other than none: call it once, when weights have been loaded, before the first step. Keeps this rank's slices
+ * of the master weights and frees the others. */
+pb_status pb_trainer_shard(pb_trainer *t);
+/* With shard other than none: gathers the f32 master weights of all ranks into the model, where pb_peft_save reads them
+ * (on), or frees them. All ranks call it together. Otherwise it does nothing. */
+pb_status pb_trainer_gather_masters(pb_trainer *t, bool on);
 /* Tells the other ranks, with the losses of the next micro-batch, that this rank was asked to stop. Does not wait. */
 pb_status pb_trainer_set_stop(pb_trainer *t, bool on);
 /* Allocates the scratch memory that steps with rows of S tokens need, without running a step. EINVAL: S below 1 or

@@ -19,12 +19,15 @@ static void open_model(pb_ctx *ctx, const char *name, pb_tuning tuning, pb_dtype
     CHECK_OK(pb_model_open(ctx, &c, m));
 }
 
-static void check_buckets(const pb_model *m, size_t least)
+/* The bucket of a tied embedding, which the first and the last stage write. */
+static bool is_tied(const pb_model *m, const pb_param *p) { return m->g.tied && p == m->outer[PB_P_embed]; }
+
+static void check_buckets(const pb_model *m, size_t least, bool whole)
 {
     pb_buckets b;
     size_t at = 0;
-    int next = 0;
-    CHECK_OK(pb_buckets_make(m, least, &b));
+    int next = 0, before = -1;
+    CHECK_OK(pb_buckets_make(m, least, whole, &b));
     for (int i = 0; i < b.n; i++) {
         const pb_bucket *x = &b.bucket[i];
         int stage = 0;
@@ -34,11 +37,14 @@ static void check_buckets(const pb_model *m, size_t least)
             const pb_param *p = m->order[next];
             assert_true(p->at >= x->at && p->at + pb_param_n(p) <= x->at + x->n);
             assert_true((p->at < m->wide) == (x->at < m->wide));
+            assert_true(!whole || p->at >= m->wide || p->stage > before);
+            if (whole && is_tied(m, p)) assert_true(p->at == x->at && x->n >= pb_param_n(p) && x->stage == p->stage);
             if (p->stage > stage) stage = p->stage;
             last = p->at;
         }
         assert_int_equal(x->stage, stage);
-        assert_true(last - x->at < least); /* the bucket had fewer elements before its last tensor */
+        if (!whole) assert_true(last - x->at < least); /* it had fewer elements before its last tensor */
+        if (x->at < m->wide) before = stage;
         at += x->n;
     }
     assert_int_equal(at, m->vector);
@@ -54,9 +60,11 @@ static void every_gradient_is_in_one_bucket(void **state)
             for (int narrow = 0; narrow < 2; narrow++) {
                 pb_model m;
                 open_model(*state, names[i], (pb_tuning)tuning, narrow ? PB_BF16 : PB_F32, &m);
-                check_buckets(&m, 1);
-                check_buckets(&m, 5000);
-                check_buckets(&m, SIZE_MAX);
+                for (int whole = 0; whole < 2; whole++) {
+                    check_buckets(&m, 1, whole);
+                    check_buckets(&m, 5000, whole);
+                    check_buckets(&m, SIZE_MAX, whole);
+                }
                 pb_model_close(&m);
             }
 }
@@ -106,7 +114,7 @@ static void check_slices(const pb_model *m, size_t least, int ranks)
     unsigned char *seen = calloc(m->vector, 1);
     size_t all = 0, marked = 0, run = 0;
     assert_non_null(seen);
-    CHECK_OK(pb_buckets_make(m, least, &b));
+    CHECK_OK(pb_buckets_make(m, least, false, &b));
     for (int r = 0; r < ranks; r++) {
         pb_slices s;
         CHECK_OK(pb_slices_make(m, &b, ranks, r, &s));

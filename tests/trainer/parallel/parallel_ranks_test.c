@@ -5,6 +5,7 @@
 #include "ranks/world.h"
 #include "tests/trainer/step/trainer_fixture.h"
 #include "trainer/step/graphs.h"
+#include "trainer/step/trainer_impl.h"
 
 enum { STEPS = 3, RANKS_MOST = 8, PARTS_MOST = 2 };
 
@@ -23,6 +24,7 @@ typedef struct plan {
     int parts; /* micro-batches per rank */
     bool graph;
     pb_reduce reduce;
+    pb_shard shard;
     /* bad_step 0: none. In this step the gradients of this rank are not finite, because of its loss scale; without
      * clipping, its loss is not finite. */
     int bad_rank, bad_step;
@@ -30,7 +32,7 @@ typedef struct plan {
 
 /* What a run leaves behind. */
 typedef struct result {
-    float *all; /* [n] weights and moments, then the last loss, norm and counters */
+    float *all; /* [n] weights, and both moments of all ranks */
     size_t n;
     double loss[STEPS];
     pb_adamw_state state;
@@ -71,6 +73,7 @@ static pb_train_config config_of(const plan *p)
     c.clip = p->clip;
     c.max_norm = 0.1f;
     c.reduce = p->reduce;
+    c.shard = p->shard;
     c.bucket_bytes = 30000; /* several buckets */
     c.ordered = p->reduce == PB_REDUCE_F32;
     return c;
@@ -102,6 +105,42 @@ static double step(group *w, pb_graphs *g, pb_trainer *t, const plan *p, int at,
     return loss;
 }
 
+/* Adds the vectors [n] of all ranks, each of whose elements is 0 on all ranks but one. */
+static void add_ranks(group *w, float *vector, size_t n)
+{
+    float *all = malloc(n * (size_t)w->ranks * sizeof *all);
+    assert_non_null(all);
+    CHECK_OK(pb_world_gather(w->world, "moments", vector, n * sizeof *vector, all));
+    memset(vector, 0, n * sizeof *vector);
+    for (size_t i = 0; i < n * (size_t)w->ranks; i++) vector[i % n] += all[i];
+    free(all);
+}
+
+/* Weights as f32 numbers or bit patterns of bf16, then the moments m and v, each as a vector in pb_model.order. */
+static float *everything(group *w, pb_trainer *t, size_t *n)
+{
+    const pb_model *m = &t->model;
+    const size_t V = m->vector;
+    float *all = calloc(3 * V, sizeof *all);
+    assert_non_null(all);
+    for (int i = 0; i < m->ordered; i++) {
+        const pb_param *p = m->order[i];
+        const size_t bytes = pb_param_n(p) * sizeof *all;
+        memcpy(all + p->at, p->w, pb_param_n(p) * pb_dtype_size(p->dtype));
+        if (t->shards.on) continue;
+        memcpy(all + V + p->at, p->m, bytes);
+        memcpy(all + 2 * V + p->at, p->v, bytes);
+    }
+    for (int i = 0; t->shards.on && i < t->gradients.slices.n; i++) {
+        const pb_piece *x = &t->gradients.slices.piece[i];
+        memcpy(all + V + x->p->at + x->first, t->shards.m + x->own, x->n * sizeof *all);
+        memcpy(all + 2 * V + x->p->at + x->first, t->shards.v + x->own, x->n * sizeof *all);
+    }
+    if (t->shards.on) add_ranks(w, all + V, 2 * V);
+    *n = 3 * V;
+    return all;
+}
+
 /* Trains STEPS steps of p->parts * w->ranks micro-batches: together with the other ranks, or alone. */
 static result train(group *w, const plan *p, bool together)
 {
@@ -112,6 +151,8 @@ static result train(group *w, const plan *p, bool together)
     c.comm = together ? w->comm : NULL;
     c.micro_batches = all / ranks;
     pb_trainer *t = open_trainer(&w->ctx, &c);
+    CHECK_OK(pb_trainer_shard(t));
+    assert_true(t->shards.on == (together && p->shard != PB_SHARD_NONE));
     result r = {0};
     for (int i = 0; i < STEPS; i++)
         r.loss[i] = step(w, p->graph ? &g : NULL, t, p, i, together ? w->rank : 0, ranks, all);
@@ -120,7 +161,7 @@ static result train(group *w, const plan *p, bool together)
     assert_true(pb_trainer_clip_groups(t) <= 8);
     CHECK_OK(pb_trainer_clip_states(t, clip));
     r.norm = p->clip == PB_CLIP_NONE ? 0 : clip[0].norm;
-    r.all = snapshot(t, false, &r.n);
+    r.all = everything(w, t, &r.n);
     pb_graphs_free(&g, &w->ctx);
     pb_trainer_close(t);
     return r;
@@ -152,20 +193,38 @@ static void ranks_equal_one_rank_that_accumulates(void **state)
                                            .graph = graph});
 }
 
+static void sharded_state_equals_one_rank(void **state)
+{
+    static const char *const models[PB_NTUNINGS] = {"tiny", "tiny-qwen3", "tiny"};
+    for (int shard = PB_SHARD_NONE + 1; shard < PB_NSHARDS; shard++)
+        for (int tuning = 0; tuning < PB_NTUNINGS; tuning++)
+            for (int graph = 0; graph < 2; graph++)
+                check_same(*state, &(plan){.model = models[tuning],
+                                           .tuning = (pb_tuning)tuning,
+                                           .clip = graph ? PB_CLIP_MULTI : PB_CLIP_FUSED,
+                                           .dtype = tuning == PB_QLORA ? PB_BF16 : PB_F32,
+                                           .parts = 1 + (graph && tuning != PB_LORA),
+                                           .graph = graph,
+                                           .shard = (pb_shard)shard});
+}
+
 static void every_clip_variant_gives_the_same_bits(void **state)
 {
     for (int clip = PB_CLIP_SYNC; clip < PB_NCLIPS; clip++)
-        check_same(*state, &(plan){.model = "tiny-llama", .tuning = PB_LORA, .clip = (pb_clip_variant)clip, .parts = 1});
+        check_same(*state,
+                   &(plan){.model = "tiny-llama", .tuning = PB_LORA, .clip = (pb_clip_variant)clip, .parts = 1});
 }
 
 static void bf16_models_give_the_same_bits(void **state)
 {
-    check_same(*state, &(plan){.model = "tiny",
-                               .tuning = PB_FULL,
-                               .clip = PB_CLIP_MULTI,
-                               .dtype = PB_BF16,
-                               .parts = 2,
-                               .graph = true});
+    for (int shard = 0; shard < PB_NSHARDS; shard++)
+        check_same(*state, &(plan){.model = "tiny",
+                                   .tuning = PB_FULL,
+                                   .clip = PB_CLIP_MULTI,
+                                   .dtype = PB_BF16,
+                                   .parts = 2 - shard % 2,
+                                   .graph = true,
+                                   .shard = (pb_shard)shard});
 }
 
 static void v4_models_give_the_same_bits(void **state)
@@ -177,12 +236,13 @@ static void v4_models_give_the_same_bits(void **state)
 static void a_step_is_skipped_by_all_ranks(void **state)
 {
     group *w = *state;
-    for (int graph = 0; graph < 4; graph++) {
+    for (int graph = 0; graph < 4 * PB_NSHARDS; graph++) {
         const plan p = {.model = "tiny",
                         .tuning = PB_FULL,
-                        .clip = graph < 2 ? PB_CLIP_MULTI : PB_CLIP_NONE,
+                        .clip = graph % 4 < 2 ? PB_CLIP_MULTI : PB_CLIP_NONE,
                         .parts = 1,
                         .graph = graph % 2,
+                        .shard = (pb_shard)(graph / 4),
                         .bad_rank = w->ranks - 1,
                         .bad_step = 1};
         result r = train(w, &p, true);
@@ -191,8 +251,7 @@ static void a_step_is_skipped_by_all_ranks(void **state)
         assert_int_equal(r.state.step, STEPS - 1);
         assert_non_null(all);
         CHECK_OK(pb_world_gather(w->world, "weights", mine, r.n * sizeof *mine, all));
-        for (int i = 0; i < w->ranks; i++)
-            assert_memory_equal(all + (size_t)i * r.n, mine, r.n * sizeof *mine);
+        for (int i = 0; i < w->ranks; i++) assert_memory_equal(all + (size_t)i * r.n, mine, r.n * sizeof *mine);
         free(all);
         free(mine);
     }
@@ -203,14 +262,19 @@ static void a_step_is_skipped_by_all_ranks(void **state)
 static void reduction_in_bf16_stays_near_f32(void **state)
 {
     plan p = {.model = "tiny", .tuning = PB_FULL, .clip = PB_CLIP_MULTI, .parts = 2, .reduce = PB_REDUCE_F32};
-    result a = train(*state, &p, true);
+    result a = train(*state, &p, true), b[PB_NSHARDS];
     p.reduce = PB_REDUCE_BF16;
-    result b = train(*state, &p, true);
-    for (int i = 0; i < STEPS; i++) CHECK_NEAR(b.loss[i], a.loss[i], 2e-3);
-    CHECK_NEAR(b.norm, a.norm, 0.004 * (double)a.norm + 1e-12);
-    assert_true(memcmp(a.all, b.all, a.n * sizeof *a.all) != 0);
+    for (int shard = 0; shard < PB_NSHARDS; shard++) {
+        p.shard = (pb_shard)shard;
+        b[shard] = train(*state, &p, true);
+        for (int i = 0; i < STEPS; i++) CHECK_NEAR(b[shard].loss[i], a.loss[i], 2e-3);
+        CHECK_NEAR(b[shard].norm, a.norm, 0.004 * (double)a.norm + 1e-12);
+        assert_true(memcmp(a.all, b[shard].all, a.n * sizeof *a.all) != 0);
+        /* with sharded gradients each micro-batch is rounded, else their sum */
+        if (shard != PB_SHARD_GRADIENTS) assert_memory_equal(b[0].all, b[shard].all, a.n * sizeof *a.all);
+    }
+    for (int shard = 0; shard < PB_NSHARDS; shard++) free(b[shard].all);
     free(a.all);
-    free(b.all);
 }
 
 /* Rank 1 was asked to stop; every rank reads it with the losses. */
@@ -233,7 +297,7 @@ static void all_ranks_see_that_one_was_interrupted(void **state)
     pb_trainer_close(t);
 }
 
-static void f32_is_needed_for_the_order_of_the_ranks(void **state)
+static void bad_settings_are_refused(void **state)
 {
     group *w = *state;
     pb_train_config c = config("tiny", PB_LORA);
@@ -241,6 +305,11 @@ static void f32_is_needed_for_the_order_of_the_ranks(void **state)
     c.ordered = true;
     c.reduce = PB_REDUCE_BF16;
     CHECK_FAILS(pb_trainer_open(&w->ctx, &c, &t), PB_EINVAL, "f32");
+    c.reduce = PB_REDUCE_F32;
+    c.comm = w->comm;
+    c.shard = PB_SHARD_OPTIMIZER;
+    c.clip = PB_CLIP_SYNC;
+    CHECK_FAILS(pb_trainer_open(&w->ctx, &c, &t), PB_EINVAL, "--clip sync");
 }
 
 static int open_group(void **state)
@@ -269,11 +338,15 @@ static int close_group(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_equal_one_rank_that_accumulates), cmocka_unit_test(every_clip_variant_gives_the_same_bits),
-        cmocka_unit_test(bf16_models_give_the_same_bits),        cmocka_unit_test(v4_models_give_the_same_bits),
-        cmocka_unit_test(a_step_is_skipped_by_all_ranks),        cmocka_unit_test(reduction_in_bf16_stays_near_f32),
+        cmocka_unit_test(sharded_state_equals_one_rank),
+        cmocka_unit_test(ranks_equal_one_rank_that_accumulates),
+        cmocka_unit_test(every_clip_variant_gives_the_same_bits),
+        cmocka_unit_test(bf16_models_give_the_same_bits),
+        cmocka_unit_test(v4_models_give_the_same_bits),
+        cmocka_unit_test(a_step_is_skipped_by_all_ranks),
+        cmocka_unit_test(reduction_in_bf16_stays_near_f32),
         cmocka_unit_test(all_ranks_see_that_one_was_interrupted),
-        cmocka_unit_test(f32_is_needed_for_the_order_of_the_ranks),
+        cmocka_unit_test(bad_settings_are_refused),
     };
     return cmocka_run_group_tests(tests, open_group, close_group);
 }
