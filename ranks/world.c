@@ -157,7 +157,7 @@ pb_status pb_world_open(const pb_world_options *o, pb_world **out)
     if (!w) return pb_fail(PB_ENOMEM, "no memory for the world of %d ranks", start.size);
     w->store.timeout = o->timeout > 0 ? o->timeout : 60;
     const pb_status status = connect_world(w, &start, o);
-    silent = !pb_world_speaks(w);
+    silent = silent && !w->store.lost_rank0;
     if (status == PB_OK) *out = w;
     else pb_world_close(w);
     return status;

@@ -56,7 +56,7 @@ class Change:
         return any(r["verdict"] == "found" for r in self.rows)
 
     def cell(self, part):
-        """What one part of the gate said."""
+        """The answer of one part of the gate."""
         rows = self.of(part)
         if not rows:
             return "not measured"

@@ -1,5 +1,5 @@
-/* comm.c - the ops of communication: checks, inputs, costs, and the lists of CPU implementations. With one rank "ref" is
- * a copy; with several, "mpi" runs the collective. */
+/* comm.c - the ops of communication: checks, inputs, costs, and the lists of CPU implementations. With several
+ * ranks "mpi" runs the collective; with one, "alone" copies, and "ref" does so element by element. */
 #include "kernels/comm/comm.h"
 
 #include <stdint.h>
@@ -7,6 +7,26 @@
 #include "kernels/comm/backend.h"
 
 /* ---- implementations ---------------------------------------------------------------------------------------------- */
+
+/* Copies or, for agree, compares one element after the other. */
+static pb_status move_ref(const void *x, void *y, size_t count, pb_dtype t)
+{
+    for (size_t i = 0; i < count; i++) pb_store(y, i, t, pb_load(x, i, t));
+    return PB_OK;
+}
+
+#define REF(pass, block)                                                                                               \
+    static pb_status pass##_ref(pb_ctx *ctx, const void *args)                                                         \
+    {                                                                                                                  \
+        const pb_comm_##pass##_args *a = args;                                                                         \
+        (void)ctx;                                                                                                     \
+        return move_ref(a->x, a->y, (block) ? *(block) : a->count, a->dtype);                                          \
+    }
+REF(all_reduce, (const size_t *)NULL)
+REF(reduce_scatter, a->counts)
+REF(all_gather, a->counts)
+REF(all_to_all, a->send)
+REF(broadcast, (const size_t *)NULL)
 
 static pb_status agree_ref(pb_ctx *ctx, const void *args)
 {
@@ -16,18 +36,34 @@ static pb_status agree_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-#define IMPLS(pass, alone)                                                                                             \
+static pb_status agree_alone(pb_ctx *ctx, const void *args)
+{
+    const pb_comm_agree_args *a = args;
+    const float *x = a->x;
+    const int32_t *whole = a->x;
+    float *y = a->y;
+    int32_t *whole_y = a->y;
+    (void)ctx;
+    if (a->dtype == PB_F32)
+        for (size_t i = 0; i < a->count; i++) y[i] = x[i] != 0 ? 1.0f : 0.0f;
+    else
+        for (size_t i = 0; i < a->count; i++) whole_y[i] = whole[i] != 0;
+    return PB_OK;
+}
+
+#define IMPLS(pass, alone, ref)                                                                                        \
     const pb_impl pb_comm_##pass##_cpu[] = {                                                                           \
         {.name = "mpi", .run = pb_comm_run_##pass, .accepts = pb_comm_is_live, .reserve = pb_comm_reserve_##pass},     \
-        {.name = "ref", .run = alone, .accepts = pb_comm_is_alone},                                                    \
+        {.name = "alone", .run = alone, .accepts = pb_comm_is_alone},                                                  \
+        {.name = "ref", .run = ref, .accepts = pb_comm_is_alone},                                                      \
         {0}};
-IMPLS(all_reduce, pb_comm_copy_all_reduce)
-IMPLS(reduce_scatter, pb_comm_copy_reduce_scatter)
-IMPLS(all_gather, pb_comm_copy_all_gather)
-IMPLS(all_to_all, pb_comm_copy_all_to_all)
-IMPLS(broadcast, pb_comm_copy_broadcast)
-IMPLS(agree, agree_ref)
-IMPLS(wait, pb_comm_copy_wait)
+IMPLS(all_reduce, pb_comm_copy_all_reduce, all_reduce_ref)
+IMPLS(reduce_scatter, pb_comm_copy_reduce_scatter, reduce_scatter_ref)
+IMPLS(all_gather, pb_comm_copy_all_gather, all_gather_ref)
+IMPLS(all_to_all, pb_comm_copy_all_to_all, all_to_all_ref)
+IMPLS(broadcast, pb_comm_copy_broadcast, broadcast_ref)
+IMPLS(agree, agree_alone, agree_ref)
+IMPLS(wait, pb_comm_copy_wait, pb_comm_copy_wait)
 
 /* ---- checks --------------------------------------------------------------------------------------------------------- */
 

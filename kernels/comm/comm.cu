@@ -1,4 +1,4 @@
-/* comm.cu - the local kernels of collectives, and the lists of implementations on GPUs: "nccl" for several ranks, "copy"
+/* comm.cu - the local kernels of collectives, and the lists of implementations on GPUs: "nccl" for several ranks, "alone"
  * for one. */
 #include "kernels/comm/backend.h"
 #include "kernels/comm/comm.cuh"
@@ -92,7 +92,7 @@ static pb_status agree_alone(pb_ctx *ctx, const void *args)
 #define IMPLS(pass, alone)                                                                                             \
     extern "C" const pb_impl pb_comm_##pass##_cuda[] = {                                                               \
         {.name = "nccl", .run = pb_comm_run_##pass, .accepts = pb_comm_is_live, .reserve = pb_comm_reserve_##pass},    \
-        {.name = "copy", .run = alone, .accepts = pb_comm_is_alone},                                                   \
+        {.name = "alone", .run = alone, .accepts = pb_comm_is_alone},                                                  \
         {0}};
 IMPLS(all_reduce, pb_comm_copy_all_reduce)
 IMPLS(reduce_scatter, pb_comm_copy_reduce_scatter)

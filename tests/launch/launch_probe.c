@@ -2,7 +2,7 @@
  * WHAT after a few steps; the others continue, or wait in a collective:
  *     steps   nothing: every rank ends well       die     SIGKILL            halt    SIGSTOP
  *     exit2   ends with exit code 2               hang    no progress        slow    a phase of 0.1 s; others 5 ms
- *     wait    all ranks run until a signal, and then end with 125, as train does */
+ *     wait    all ranks run until a signal (at most a minute), and then end with 125, as train does */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static int work(int rank, const char *what)
 {
     pb_launch_on_lost(lost, NULL);
     const bool slow = strcmp(what, "slow") == 0, forever = strcmp(what, "wait") == 0;
-    for (int step = 0; (forever || step < (slow ? 12 : 4)) && !ended(); step++) {
+    for (int step = 0; (forever || step < (slow ? 12 : 4)) && step < 6000 && !ended(); step++) {
         pb_where_step(step);
         pb_where_phase("forward");
         usleep(slow && rank == 1 ? 100000 : 5000);
