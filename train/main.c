@@ -88,7 +88,7 @@ static int print_error(pb_status s)
  * are valid. Fails on all ranks if those of one are not. All but rank 0 are quiet. */
 static pb_status open_world(pb_train_options *o, pb_status parsed)
 {
-    const pb_world_options w = {.version = PB_COMMIT, .mpi = o->device && strcmp(o->device, "cpu") == 0};
+    const pb_world_options w = {.version = pb_train_version(), .mpi = o->device && strcmp(o->device, "cpu") == 0};
     char why[1024];
     if (o->command != PB_COMMAND_run && o->command != PB_COMMAND_eval) return parsed;
     if (parsed != PB_OK) snprintf(why, sizeof why, "%s", pb_error());
