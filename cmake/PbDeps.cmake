@@ -39,6 +39,7 @@ message(STATUS "plumb: communication over MPI ${PB_MPI}")
 # NCCL is loaded when the first communicator is opened (kernels/comm/nccl.cu), so only its header is needed here.
 if(PB_CUDA AND NOT PB_NCCL STREQUAL "OFF")
   find_path(PB_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} /usr/local/cuda/include)
+  find_library(PB_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib)
   if(PB_NCCL_INCLUDE)
     set(PB_NCCL ON)
   elseif(PB_NCCL STREQUAL "ON")

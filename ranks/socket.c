@@ -46,7 +46,11 @@ int pb_socket_listen(int port, int *bound)
     const int on = 1, off = 0;
     struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = in6addr_any};
     struct sockaddr_in at4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    struct sockaddr_storage got;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in four;
+        struct sockaddr_in6 six;
+    } got = {.any = {.sa_family = AF_UNSPEC}};
     socklen_t n = sizeof got;
     /* One socket for both versions of IP; a kernel without IPv6 gets one for IPv4. */
     int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -58,12 +62,11 @@ int pb_socket_listen(int port, int *bound)
     }
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     const int bad = six ? bind(fd, (struct sockaddr *)&at, sizeof at) : bind(fd, (struct sockaddr *)&at4, sizeof at4);
-    if (bad || listen(fd, SOMAXCONN) != 0 || getsockname(fd, (struct sockaddr *)&got, &n) != 0) {
+    if (bad || listen(fd, SOMAXCONN) != 0 || getsockname(fd, &got.any, &n) != 0) {
         (void)close(fd);
         return -1;
     }
-    *bound = ntohs(got.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&got)->sin6_port
-                                             : ((struct sockaddr_in *)&got)->sin_port);
+    *bound = ntohs(six ? got.six.sin6_port : got.four.sin_port);
     return fd;
 }
 

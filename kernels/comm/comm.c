@@ -15,18 +15,18 @@ static pb_status move_ref(const void *x, void *y, size_t count, pb_dtype t)
     return PB_OK;
 }
 
-#define REF(pass, block)                                                                                               \
+#define REF(pass, n)                                                                                                   \
     static pb_status pass##_ref(pb_ctx *ctx, const void *args)                                                         \
     {                                                                                                                  \
         const pb_comm_##pass##_args *a = args;                                                                         \
         (void)ctx;                                                                                                     \
-        return move_ref(a->x, a->y, (block) ? *(block) : a->count, a->dtype);                                          \
+        return move_ref(a->x, a->y, n, a->dtype);                                                                      \
     }
-REF(all_reduce, (const size_t *)NULL)
-REF(reduce_scatter, a->counts)
-REF(all_gather, a->counts)
-REF(all_to_all, a->send)
-REF(broadcast, (const size_t *)NULL)
+REF(all_reduce, a->count)
+REF(reduce_scatter, a->counts ? a->counts[0] : a->count)
+REF(all_gather, a->counts ? a->counts[0] : a->count)
+REF(all_to_all, a->send ? a->send[0] : a->count)
+REF(broadcast, a->count)
 
 static pb_status agree_ref(pb_ctx *ctx, const void *args)
 {

@@ -9,7 +9,7 @@ static void one_rank_copies(void **state)
     const int32_t flags[3] = {0, -5, 1};
     const size_t counts[1] = {3};
     float y[5][3];
-    int32_t agreed[3];
+    int32_t agreed[3] = {7, 7, 7};
     memset(y, 0, sizeof y);
     CHECK_OK(pb_comm_all_reduce(*state, &(pb_comm_all_reduce_args){.x = x, .y = y[0], .count = 3, .ordered = true}));
     CHECK_OK(pb_comm_reduce_scatter(*state, &(pb_comm_reduce_scatter_args){.x = x, .y = y[1], .counts = counts}));

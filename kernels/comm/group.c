@@ -143,6 +143,8 @@ pb_status pb_comm_open_self(pb_ctx *ctx, const char *role, pb_comm **out)
 {
     int self = 0;
     *out = NULL;
+    if (ctx->planning)
+        return pb_fail(PB_EINVAL, "communicator %s: the plan backend communicates with no library", role);
     PB_TRY(new_comm(ctx, role, 0, 1, out));
     const pb_status s = (*out)->be->open(*out, NULL, &self);
     if (s == PB_OK) return PB_OK;

@@ -34,7 +34,7 @@ static pb_status load_library()
     static void *library;
     if (library) return PB_OK;
     library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    if (!library) library = dlopen("/usr/local/cuda/lib64/libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!library) library = dlopen(PB_NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL); /* where CMake found it */
     if (!library) return pb_fail(PB_EUNSUPPORTED, "nccl: libnccl.so.2 was not found: %s", dlerror());
     for (const auto &s : symbols) {
         void *f = dlsym(library, s.name);
