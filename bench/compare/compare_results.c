@@ -232,8 +232,10 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, int *suites_of_
 static pb_status show_run(against *a, const pb_compare_opts *o, FILE *out, pb_exit *e)
 {
     const char *notes = NULL;
+    pb_outlook outlook;
     int n;
     PB_TRY(judge_run(a, o, &n));
+    PB_TRY(pb_outlook_of(&a->run.set, &a->gates, pb_run_locked_clocks(a->run.t.path), &outlook));
     PB_TRY(pb_exact_finish(a->exact, &notes));
     bool lacking = o->require_baseline && (a->lacking || !n);
     *e = pb_worse_exit(pb_compare_exit(a->vs.count, o), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
@@ -243,6 +245,7 @@ static pb_status show_run(against *a, const pb_compare_opts *o, FILE *out, pb_ex
                                             .cand = &a->run.set,
                                             .base_name = a->nbase ? a->base[0].t.path : "",
                                             .cand_name = a->run.t.path,
+                                            .outlook = &outlook,
                                             .exact = notes,
                                             .counters = pb_exact_compared(a->exact) > 0,
                                             .missing = a->missing,

@@ -111,9 +111,6 @@ static pb_status put_counter(storing *s, const pb_series *c, FILE *out)
     if (!pb_series_ok(c) || !isfinite(c->median))
         return pb_fail(PB_EINVAL, "%s: cannot be stored: %s of %s is %s", s->run.path, c->metric, c->key,
                        pb_row_status_name(c->status));
-    if (c->max > c->min)
-        return pb_fail(PB_EINVAL, "%s: cannot be stored: %s of %s differs between processes, %.17g to %.17g",
-                       s->run.path, c->metric, c->key, c->min, c->max);
     put(s,
         &(pb_row){.bench_version = c->bench_version,
                   .run_id = s->run_id,
@@ -131,6 +128,42 @@ static pb_status put_counter(storing *s, const pb_series *c, FILE *out)
     return PB_OK;
 }
 
+/* Counters of one kind that are not stored: how many, and one of them. */
+typedef struct left_out {
+    const char *why;
+    int n;
+    const pb_series *one;
+} left_out;
+
+static void report(const left_out *l, FILE *out)
+{
+    if (l->n)
+        fprintf(out, "not stored: %d counter%s %s, such as %s of %s\n", l->n, l->n == 1 ? "" : "s", l->why,
+                l->one->metric, l->one->key);
+}
+
+/* True if the number differs between processes, or between the calls of a process: then it is a mean, and not whole. */
+static bool varies(const pb_series *c) { return c->max > c->min || c->median != floor(c->median); }
+
+/* Puts the run's counters of the suite into the new file, except those that the run could not count here and those that
+ * are not the same in every process: it prints how many. *counters: how many the suite has. */
+static pb_status put_counters(storing *s, const char *suite, int *counters, FILE *out)
+{
+    left_out uncounted = {.why = "that the run could not count"},
+             varying = {.why = "with different numbers in different calls"};
+    for (size_t i = 0; i < s->set.n; i++) {
+        const pb_series *c = &s->set.s[i];
+        left_out *l = c->status == PB_ROW_UNSUPPORTED ? &uncounted : varies(c) ? &varying : NULL;
+        if (!pb_exact_find(c->metric) || !pb_key_of(c->key, suite)) continue;
+        ++*counters;
+        if (!l) PB_TRY(put_counter(s, c, out));
+        else l->n++, l->one = c;
+    }
+    report(&uncounted, out);
+    report(&varying, out);
+    return PB_OK;
+}
+
 static pb_status store_suite(storing *s, const char *suite, const pb_baseline_opts *o, FILE *out)
 {
     char path[PB_PATH_TEXT];
@@ -141,11 +174,7 @@ static pb_status store_suite(storing *s, const char *suite, const pb_baseline_op
     if (s->old.n) memcpy(s->rows, s->old.rows, s->old.n * sizeof *s->rows);
     s->n = s->old.n;
     int counters = 0;
-    for (size_t i = 0; i < s->set.n; i++) {
-        if (!pb_exact_find(s->set.s[i].metric) || !pb_key_of(s->set.s[i].key, suite)) continue;
-        counters++;
-        PB_TRY(put_counter(s, &s->set.s[i], out));
-    }
+    PB_TRY(put_counters(s, suite, &counters, out));
     if (!counters) return pb_fail(PB_EINVAL, "%s: suite %s has no exact counters", s->run.path, suite);
     qsort(s->rows, s->n, sizeof *s->rows, file_order);
     PB_TRY(pb_baseline_write(pb_baseline_folder(o->baselines), FOLDER, path, s->rows, s->n));

@@ -15,9 +15,10 @@
 #include "bench/compare/exact_key.h"
 
 /* Stores the exact counters of a run, and prints a line per changed number and per file. run NULL: the newest run.
- * PB_EXIT_USAGE: no reason; the run cannot be read, has no run.json, has no exact counters, or one that is not ok or
- * differs between its processes. PB_EXIT_HARNESS: the machine failed. pb_error() has the message. A number that became
- * worse is stored like any other: the reason is required for that. */
+ * A counter with status unsupported, or a number that varies between calls or processes, is left out, and a line says
+ * how many are. A number that became worse is stored like any other: the reason is required for that.
+ * PB_EXIT_USAGE: no reason; the run cannot be read, has no run.json, has no exact counters, or a broken one.
+ * PB_EXIT_HARNESS: the machine failed. pb_error() has the message. */
 pb_exit pb_baseline_counters(const char *run, const pb_baseline_opts *o, FILE *out);
 
 /* Stored counters, in two sets: those that are comparable with a run of the exact keys `key`, and all others. */

@@ -36,7 +36,8 @@ static void write_text(const char *name, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-/* The counters of a made-up run. NULL: the run lacks that counter. */
+/* The counters of a made-up run. NULL: the run lacks that counter; "": it has a row that says that it could not be
+ * counted. */
 typedef struct made {
     const char *name, *isa, *calls, *peak, *list;
     int threads;
@@ -44,7 +45,10 @@ typedef struct made {
 
 static void row(FILE *f, const char *metric, const char *unit, const char *value, const char *note)
 {
-    if (value) fprintf(f, "2,r1,cpu-x-2c,0," CASE ",%s,%s,none,%s,0,ok,%s\n", metric, unit, value, note);
+    const bool counted = value && *value;
+    if (value)
+        fprintf(f, "2,r1,cpu-x-2c,0," CASE ",%s,%s,none,%s,0,%s,%s\n", metric, unit, value,
+                counted ? "ok" : "unsupported", counted ? note : "no profiler here");
 }
 
 /* Writes a run of one process: results.csv and run.json. */
@@ -189,6 +193,38 @@ static void a_renewed_value_replaces_the_old_one(void **state)
     assert_non_null(strstr(pb_error(), "does not say what the counters depend on"));
 }
 
+/* Adds a process of which only the number of kernel launches is known. */
+static void add_process(const char *run, const char *calls)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s/results.csv", run);
+    FILE *f = fopen(at(name), "a");
+    assert_non_null(f);
+    assert_true(fprintf(f, "2,r1,cpu-x-2c,1," CASE ",kernel_launches,1,none,%s,0,ok,\n", calls) > 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* A counter that could not be counted has no number to store, and one that varies is not exact. Neither keeps the
+ * others from being stored. */
+static void what_is_no_exact_number_is_left_out(void **state)
+{
+    made m = first;
+    capture c;
+    const pb_baseline_opts o = {.baselines = root, .reason = "why"};
+    (void)state;
+    m.name = "uncounted", m.calls = "", m.peak = "5", make_run(&m);
+    assert_int_equal(pb_baseline_counters(at("uncounted"), &o, begin(&c)), 0);
+    says(&c, "not stored: 1 counter that the run could not count, such as kernel_launches of " CASE "\nsaved ");
+    stored("first", "held_peak of " CASE ": 5 -> 123456789012\n");
+    m.name = "varying", m.calls = "692", m.peak = "6", make_run(&m), add_process("varying", "693");
+    stored("varying",
+           "not stored: 1 counter with different numbers in different calls, such as kernel_launches of " CASE
+           "\nsaved ");
+    m.name = "mean", m.calls = "692.5", make_run(&m);
+    stored("mean", "not stored: 1 counter with different numbers in different calls, such as");
+    stored("first", "0 of them new, 1 changed");
+}
+
 #define ACCEPTED "key,metric,from,to,reason,until\n"
 
 static void an_accepted_rise_does_not_fail(void **state)
@@ -290,6 +326,7 @@ int main(void)
         cmocka_unit_test(other_kernels_are_shown),
         cmocka_unit_test(exact_keys_decide_what_gates),
         cmocka_unit_test(a_renewed_value_replaces_the_old_one),
+        cmocka_unit_test(what_is_no_exact_number_is_left_out),
         cmocka_unit_test(an_accepted_rise_does_not_fail),
         cmocka_unit_test(a_wrong_accepted_csv_is_refused),
         cmocka_unit_test(lists_of_kernels),
