@@ -6,7 +6,7 @@
 
 static bool waits(const pb_rank_view *r) { return !r->left && r->said->collective[0]; }
 
-/* True if rank a is behind rank b, which waits in a collective. */
+/* True if rank a has entered fewer collectives than rank b, or has ended, or has left the one in which b waits. */
 static bool is_behind(const pb_rank_view *a, const pb_rank_view *b)
 {
     if (a->left != b->left) return a->left;

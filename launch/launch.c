@@ -21,7 +21,8 @@ typedef struct launch {
     const pb_launch_job *job;
     pb_monitor *monitor;
     char address[PB_LAUNCH_ADDRESS], errors[PATH_MAX], self[PATH_MAX];
-    const char *mpirun;
+    const char *mpirun, **command;
+    char count[16];
 } launch;
 
 /* ---- becoming mpirun ---------------------------------------------------------------------------------- */
@@ -36,17 +37,14 @@ static void set_environment(const launch *l)
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 }
 
-static _Noreturn void become_mpirun(const void *self, int pipe_fd)
+/* Makes the command line of mpirun. The launcher alone decides when the job ends, because mpirun would not say which rank
+ * was the first to fail. */
+static pb_status make_command(launch *l)
 {
-    const launch *l = self;
-    char ranks[16];
-    int n = 0, given = 0;
-    while (l->job->argv[given]) given++;
-    /* The launcher alone decides when the job ends, because mpirun would not say which rank was the first to fail. */
     const char *own[] = {l->mpirun,
                          "-q",
                          "-np",
-                         ranks,
+                         l->count,
                          "--oversubscribe",
                          "--bind-to",
                          "none",
@@ -58,15 +56,25 @@ static _Noreturn void become_mpirun(const void *self, int pipe_fd)
                          "-x",
                          "PB_LAUNCH_ERRORS",
                          "--allow-run-as-root"};
-    const char **argv = calloc(sizeof own / sizeof *own + (size_t)given + 1, sizeof *argv);
-    if (!argv) _exit(LOST_CODE);
+    const size_t most = sizeof own / sizeof *own - (geteuid() != 0);
+    size_t given = 0, n = 0;
+    while (l->job->argv[given]) given++;
+    l->command = calloc(most + given + 1, sizeof *l->command);
+    if (!l->command) return pb_fail(PB_ENOMEM, "no memory for the command line of %s", l->mpirun);
+    snprintf(l->count, sizeof l->count, "%d", l->job->ranks);
+    for (size_t i = 0; i < most; i++) l->command[n++] = own[i];
+    l->command[n++] = l->self;
+    for (size_t i = 1; i < given; i++) l->command[n++] = l->job->argv[i];
+    return PB_OK;
+}
+
+/* The forked process only replaces itself: it may not allocate, because another thread of the launcher may have held the
+ * allocator's lock during the fork. */
+static _Noreturn void become_mpirun(const void *self, int pipe_fd)
+{
+    const launch *l = self;
     (void)pipe_fd;
-    snprintf(ranks, sizeof ranks, "%d", l->job->ranks);
-    for (size_t i = 0; i + (geteuid() != 0) < sizeof own / sizeof *own; i++) argv[n++] = own[i];
-    argv[n++] = l->self;
-    for (int i = 1; i < given; i++) argv[n++] = l->job->argv[i];
-    set_environment(l);
-    execvp(l->mpirun, (char *const *)argv);
+    execvp(l->mpirun, (char *const *)l->command);
     _exit(MISSING);
 }
 
@@ -109,6 +117,8 @@ static pb_status run(launch *l, int *code)
 {
     pb_child child = {0};
     int joined = 0;
+    PB_TRY(make_command(l));
+    set_environment(l);
     PB_TRY(pb_start(become_mpirun, l, &child.pid, &child.pipe));
     const pb_supervision rules = {.grace = PB_RANK_GRACE,
                                   .abandon = true,
@@ -154,5 +164,6 @@ pb_status pb_launch(const pb_launch_job *job, int *exit_code)
     if (s == PB_OK) s = run(&l, exit_code);
     pb_monitor_close(l.monitor);
     rmdir(l.errors);
+    free(l.command);
     return s;
 }

@@ -46,7 +46,7 @@ struct pb_monitor {
     pthread_t thread;
     bool ending, starter_ended, finished;
     double now, started, ended, over, last_alive, starter_time, failed;
-    int code;
+    int code, stop; /* stop: the signal with which the ranks were asked to stop; 0: none */
 };
 
 /* ---- sending ------------------------------------------------------------------------------------------ */
@@ -156,8 +156,9 @@ static void hear(pb_monitor *m, connection *c)
     x->said = c->in;
     x->heard = m->now;
     x->joined = true;
-    const bool late = c->rank == NONE && m->ending;
+    const bool first = c->rank == NONE, late = first && m->ending;
     c->rank = c->in.rank;
+    if (first && m->stop) say(m, c, PB_LAUNCH_STOP, m->stop, ""); /* it was asked to stop before it connected */
     if (late) say(m, c, PB_LAUNCH_END, m->code, "the job was lost before this rank connected");
     if (c->in.kind != PB_LAUNCH_LEAVES) return;
     x->left = true;
@@ -251,7 +252,7 @@ static void tick(pb_monitor *m)
 {
     const double late = pb_clock_seconds() - m->now;
     m->now += late;
-    for (int r = 0; late > 1 && r < m->o.size; r++) /* this process itself did not run: nobody was silent */
+    for (int r = 0; late > 1 && r < m->o.size; r++) /* this process itself did not run: the ranks were not silent */
         m->m[r].heard += late, m->m[r].changed += late;
     if (m->now - m->last_alive >= fmin(1, m->o.timeout / 8)) {
         m->last_alive = m->now;
@@ -270,7 +271,7 @@ static void tick(pb_monitor *m)
     if (!m->ending && m->starter_ended && m->now - m->starter_time > settle)
         end_job(m, m->code ? m->code : LOST_CODE, "the program that started the ranks has ended");
     if (!m->ending && m->failed > 0 && m->now - m->failed > PB_RANK_GRACE) {
-        fprintf(stderr, "%s: a rank ended with exit code %d, but others go on; the job ends\n", m->program, m->code);
+        fprintf(stderr, "%s: a rank ended with exit code %d, but others continue; the job ends\n", m->program, m->code);
         end_job(m, m->code, "another rank ended");
     }
     for (int r = 0; m->ending && m->now - m->ended > PB_RANK_GRACE + 1 && r < m->o.size; r++) kill_rank(m, r);
@@ -281,7 +282,7 @@ static void obey(pb_monitor *m)
 {
     char what;
     if (read(m->call[0], &what, 1) != 1) return;
-    if (what) say_to_all(m, PB_LAUNCH_STOP, what, "");
+    if (what) m->stop = what, say_to_all(m, PB_LAUNCH_STOP, what, "");
     else m->starter_ended = true, m->starter_time = m->now;
 }
 
