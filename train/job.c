@@ -266,7 +266,7 @@ static pb_status add_batch(pb_job *j, size_t at, float *nll, pb_evaluation *e)
     return PB_OK;
 }
 
-/* Evaluates this rank's batch of the next rows: batch number `index` of the epoch, *e empty if there is none. */
+/* Evaluates this rank's batch of the next rows: batch number `index` of the epoch, *e stays empty after the last batch. */
 static pb_status evaluate_batch(pb_job *j, size_t index, pb_batch_fn each, void *self, float *nll, pb_evaluation *e)
 {
     const size_t rows = pb_dataset_rows(j->evaluated), B = (size_t)j->cfg.B, S = (size_t)j->cfg.S, first = index * B;

@@ -111,8 +111,8 @@ typedef struct pb_param {
      * trainer adds micro-batches in a fixed order (trainer/step/gradients.h). */
     float *sum;
     bool trained;
-    /* Of a trained parameter: offset of its gradient in the model's vector of gradients, in elements, and the stage of
-     * the backward pass after which the gradient is complete; see pb_model.order. */
+    /* Offset of a trained parameter's gradient in the model's vector of gradients, in elements, and the stage of the
+     * backward pass after which the gradient is complete; see pb_model.order. */
     size_t at;
     int stage;
 } pb_param;

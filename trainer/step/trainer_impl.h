@@ -59,7 +59,7 @@ typedef struct pb_shards {
     int *group;     /* [slices.n] clip group of each piece; host */
 } pb_shards;
 
-/* What a rank tells the others with each micro-batch. */
+/* The figures that a rank sends to the others with each micro-batch. */
 typedef struct pb_report {
     float loss; /* of the micro-batch */
     float stop; /* 1: the rank was asked to stop; else 0 */
