@@ -62,8 +62,10 @@ class Change:
             return "not measured"
         verdict = rows[-1]["verdict"]
         detectable = f", would find {100 * float(rows[-1]['detectable']):.1f} %" if rows[-1]["detectable"] else ""
+        counts = part == "counters"
         return {"found": "found", "inconclusive": "INCONCLUSIVE" + detectable, "failed": "comparison failed",
-                "improved": "**called faster**", "same": "no" if part == "counters" else "**missed**: SAME"}[verdict]
+                "improved": "no: a counter fell" if counts else "**called faster**",
+                "same": "no" if counts else "**missed**: SAME"}[verdict]
 
     def compared(self):
         return [r for r in self.of("pairs") if r["verdict"] != "failed"]
