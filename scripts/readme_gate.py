@@ -155,7 +155,8 @@ def totals(s):
 def section(s):
     pairs = [sum(bool(c.compared()) for c in changes) for changes in (s.slowdowns, s.harmless)]
     measured = (f"Measured are {len(s.slowdowns)} of {s.total['slowdown']} slowdowns and {len(s.harmless)} of "
-                f"{s.total['harmless']} harmless changes ({pairs[0]} and {pairs[1]} of them by pairs), at {s.commits()}.")
+                f"{s.total['harmless']} harmless changes ({pairs[0]} and {pairs[1]} of them by pairs), "
+                f"at {s.commits()}.")
     slow = [[c.what, "" if c.size is None else f"{100 * c.size:+.1f} %", *map(c.cell, ("counters", "pairs", "stored"))]
             for c in s.slowdowns]
     others = ("improved", "same", "inconclusive", "failed")
