@@ -62,8 +62,10 @@ class Change:
             return "not measured"
         verdict = rows[-1]["verdict"]
         detectable = f", would find {100 * float(rows[-1]['detectable']):.1f} %" if rows[-1]["detectable"] else ""
+        counts = part == "counters"
         return {"found": "found", "inconclusive": "INCONCLUSIVE" + detectable, "failed": "comparison failed",
-                "improved": "**called faster**", "same": "no" if part == "counters" else "**missed**: SAME"}[verdict]
+                "improved": "no: a counter fell" if counts else "**called faster**",
+                "same": "no" if counts else "**missed**: SAME"}[verdict]
 
     def compared(self):
         return [r for r in self.of("pairs") if r["verdict"] != "failed"]
@@ -151,8 +153,10 @@ def totals(s):
 
 
 def section(s):
-    measured = (f"{len(s.slowdowns)} of {s.total['slowdown']} slowdowns and {len(s.harmless)} of {s.total['harmless']} "
-                f"harmless changes are measured, at {s.commits()}.")
+    pairs = [sum(bool(c.compared()) for c in changes) for changes in (s.slowdowns, s.harmless)]
+    measured = (f"Measured are {len(s.slowdowns)} of {s.total['slowdown']} slowdowns and {len(s.harmless)} of "
+                f"{s.total['harmless']} harmless changes ({pairs[0]} and {pairs[1]} of them by pairs), "
+                f"at {s.commits()}.")
     slow = [[c.what, "" if c.size is None else f"{100 * c.size:+.1f} %", *map(c.cell, ("counters", "pairs", "stored"))]
             for c in s.slowdowns]
     others = ("improved", "same", "inconclusive", "failed")

@@ -188,7 +188,7 @@ s = readme_results.Stored("../baselines/gpu", "none")
 print(readme_gate.gate(s)); print("finding:", readme_gate.gate_finding(s))'); }
 has() { grep -qF -- "$1" <<<"$out" || fail "no line '$1' in: $out"; }
 out=$(tables)
-has '2 of 2 slowdowns and 1 of 1 harmless changes are measured, at `c1`, `c2`, `c3`.'
+has 'Measured are 2 of 2 slowdowns and 1 of 1 harmless changes (2 and 1 of them by pairs), at `c1`, `c2`, `c3`.'
 has '| slowdowns of 5 % and more found | 1 of 1 | above 5 % | all | met |'
 has '| slowdowns of 2 to 5 % found | 1 of 1 | above 5 % | 75 % | met |'
 has '| alarms in comparisons of harmless changes | 0 of 2 | below 77.6 % | none in 108 | 2 of 108 comparisons made |'
