@@ -2,6 +2,7 @@
  * gives each row a verdict.
  *
  *   compare_results.h  `bench compare` of two results, or of a run with the baselines of its machine
+ *   stored_rule.h      the rule that compares a run with stored sessions
  *   verdict.h          the verdict of every row, and the figures that it is based on
  *   outlook.h          what a run says of its own noise, without any stored session
  *   gates.h            baselines/gates.csv: which metrics may fail a comparison, and by how much

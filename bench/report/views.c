@@ -280,7 +280,7 @@ static pb_status print_metrics(pb_report_page *p, const pb_layout *l)
     PB_TRY(open_grid(p, l, n + spread, &g));
     if (spread) fill_spread(p, l, first, l->nlabels + 1, &g);
     for (int c = 0; c < n; c++) {
-        const int col = l->nlabels + c + (spread && c > 0); /* the spread stands beside the first metric */
+        const int col = l->nlabels + c + (spread && c > 0); /* the spread is right of the first metric */
         pb_grid_set(&g, 0, col, l->view->metrics[metric[c]].title);
         for (int i = 0; i < l->n; i++) {
             const pb_placed *e = l->order[i];

@@ -1,6 +1,6 @@
 /* gradient.cu - the sum of gradients on a GPU: four elements per thread where both vectors are aligned to 16 bytes.
  * Limited by memory bandwidth. */
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/gradient/gradient.h"
 
 namespace

@@ -5,7 +5,7 @@
 
 #include "tests/kernels/comm_ranks.h"
 
-/* ---- order, overlap, recordings ------------------------------------------------------------------------------------- */
+/* ---- order, overlap, recordings ------------------------------------------------------------------------------- */
 
 /* Rank 0 enqueues before a host barrier, the others after it. A collective that did not overlap would never return. */
 static void overlap_does_not_wait_for_other_ranks(void **state)
@@ -120,7 +120,7 @@ static void a_recording_needs_memory_that_exists(void **state)
     pb_release(ctx, x);
 }
 
-/* ---- groups --------------------------------------------------------------------------------------------------------- */
+/* ---- groups --------------------------------------------------------------------------------------------------- */
 
 /* Two axes: each rank adds over its row, then over its column; the result is the sum over all. */
 static void groups_along_two_axes_add_up(void **state)
@@ -161,7 +161,7 @@ static void the_key_orders_the_ranks(void **state)
     pb_comm_close(c);
 }
 
-/* ---- errors --------------------------------------------------------------------------------------------------------- */
+/* ---- errors --------------------------------------------------------------------------------------------------- */
 
 /* On the CPU, ranks whose calls differ all get EINVAL with both calls, and the communicator takes no more. */
 static void a_count_that_differs_is_refused_on_all_ranks(void **state)

@@ -24,7 +24,7 @@ conversations() {
 }
 
 # what four ranks shard, and what the two ranks that resume shard
-for case in "lora eager bf16 gradients none" "full graph f32 none gradients" "lora graph bf16 optimizer gradients"; do
+for case in "lora eager f32 gradients none" "full graph bf16 none gradients" "full eager f32 optimizer gradients"; do
     read -r tuning mode dtype shard4 shard2 <<<"$case"
     args=(--tuning "$tuning" --mode "$mode" --dtype "$dtype")
     rm -rf ./* && conversations

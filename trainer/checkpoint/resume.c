@@ -103,7 +103,7 @@ static pb_status follow(pb_checkpoints *c, uint64_t iteration, pb_trainer *t, pb
     return pb_candidate_fits(c, t, folder.text, x, false);
 }
 
-/* Leaves *x open with the checkpoint to load on every rank; *iteration 0: there is none. */
+/* Leaves *x open with the checkpoint to load on every rank; *iteration 0: the folder has no checkpoint. */
 static pb_status choose(pb_checkpoints *c, const char *which, pb_trainer *t, pb_candidate *x, uint64_t *iteration)
 {
     const bool leads = pb_checkpoints_leads(c);

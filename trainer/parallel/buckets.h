@@ -1,5 +1,5 @@
 /* buckets.h - divides a model's vector of gradients (pb_model.order) into buckets, which are reduced over the ranks one
- * after the other while the backward pass goes on; a pure function. */
+ * after the other during the backward pass; a pure function. */
 #ifndef PB_BUCKETS_H
 #define PB_BUCKETS_H
 #include "trainer/model/model.h"

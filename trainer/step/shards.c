@@ -93,7 +93,7 @@ pb_status pb_trainer_shard(pb_trainer *t)
     return PB_OK;
 }
 
-/* The slices of bucket b, of a vector of elements of `each` bytes whose element 0 is at `base` (NULL: `own`). */
+/* Gathers bucket b of a vector: `own` is this rank's slice, `to` the whole bucket. */
 static pb_status gather(pb_ctx *ctx, const pb_trainer *t, int b, const void *own, void *to, pb_dtype dtype)
 {
     const pb_slices *s = &t->gradients.slices;
@@ -121,7 +121,7 @@ pb_status pb_trainer_gather_masters(pb_trainer *t, bool on)
     PB_TRY(pb_model_masters_open(&t->model));
     for (int i = 0; i < b->n && b->bucket[i].at < t->model.wide; i++)
         PB_TRY(gather(t->ctx, t, i, t->shards.master + t->gradients.slices.own[i],
-                      (float *)t->model.masters.base + b->bucket[i].at, PB_F32));
+                      t->model.masters.base + b->bucket[i].at * sizeof(float), PB_F32));
     PB_TRY(wait(t->ctx, t));
     return pb_sync(t->ctx);
 }

@@ -1,5 +1,5 @@
-/* parallel_ranks_test.c - tests data parallel training over several ranks: weights, moments, losses and norms equal, bit
- * for bit, those of one rank that runs the same micro-batches; steps are skipped together; reduction in bf16.
+/* parallel_ranks_test.c - tests data parallel training over several ranks: weights, moments, losses and norms equal,
+ * bit for bit, those of one rank that runs the same micro-batches; steps are skipped together; reduction in bf16.
  *
  * Every rank trains with the others and then alone, with a communicator and without, and compares. */
 #include "ranks/world.h"
@@ -30,7 +30,7 @@ typedef struct plan {
     int bad_rank, bad_step;
 } plan;
 
-/* What a run leaves behind. */
+/* The results of a run. */
 typedef struct result {
     float *all; /* [n] weights, and both moments of all ranks */
     size_t n;
@@ -232,7 +232,44 @@ static void v4_models_give_the_same_bits(void **state)
     check_same(*state, &(plan){.model = "v4-tiny", .tuning = PB_FULL, .clip = PB_CLIP_FUSED, .parts = 1});
 }
 
-/* A gradient, or a loss, that is infinite on one rank makes all ranks skip the step: none of them changes its weights. */
+/* One batch of all rows: the same sums in another order. */
+static void one_large_batch_is_near(void **state)
+{
+    group *w = *state;
+    const plan p = {.model = "tiny", .tuning = PB_FULL, .clip = PB_CLIP_MULTI, .parts = 1};
+    pb_train_config c = config_of(&p);
+    const size_t all = (size_t)w->ranks * T;
+    int32_t *ids = malloc(2 * all * sizeof *ids), *targets = ids + all;
+    float *mask = malloc(all * sizeof *mask);
+    pb_clip_state one, many;
+    double loss[RANKS_MOST], sum = 0, alone;
+    bool stop;
+    assert_true(ids && mask);
+    c.comm = w->comm;
+    pb_trainer *t = open_trainer(&w->ctx, &c);
+    set_batch(t, 0, w->rank, w->ranks, false);
+    CHECK_OK(pb_train_step(&w->ctx, t));
+    CHECK_OK(pb_trainer_losses(t, loss, &stop));
+    CHECK_OK(pb_trainer_clip_states(t, &many));
+    for (int i = 0; i < w->ranks; i++) sum += loss[i];
+    pb_trainer_close(t);
+    c.comm = NULL;
+    c.B *= w->ranks;
+    t = open_trainer(&w->ctx, &c);
+    for (int i = 0; i < w->ranks; i++) fill(i, t->model.g.V, ids + i * T, targets + i * T, mask + i * T);
+    CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){.ids = ids, .targets = targets, .mask = mask}));
+    CHECK_OK(pb_train_step(&w->ctx, t));
+    CHECK_OK(pb_trainer_loss(t, &alone));
+    CHECK_OK(pb_trainer_clip_states(t, &one));
+    CHECK_NEAR(sum, alone, 1e-6 * alone);
+    CHECK_NEAR(many.norm, one.norm, 1e-5 * (double)one.norm);
+    pb_trainer_close(t);
+    free(ids);
+    free(mask);
+}
+
+/* A gradient, or a loss, that is infinite on one rank makes all ranks skip the step: none of them changes its
+ * weights. */
 static void a_step_is_skipped_by_all_ranks(void **state)
 {
     group *w = *state;
@@ -341,6 +378,7 @@ int main(void)
         cmocka_unit_test(sharded_state_equals_one_rank),
         cmocka_unit_test(ranks_equal_one_rank_that_accumulates),
         cmocka_unit_test(every_clip_variant_gives_the_same_bits),
+        cmocka_unit_test(one_large_batch_is_near),
         cmocka_unit_test(bf16_models_give_the_same_bits),
         cmocka_unit_test(v4_models_give_the_same_bits),
         cmocka_unit_test(a_step_is_skipped_by_all_ranks),

@@ -1,0 +1,114 @@
+#!/bin/bash
+# gpu_session_test.sh BENCH SOURCE - scripts/gpu-session and scripts/gpu-bench with a bench that is a script: which cases
+# they measure, how often and how long, on which machine, and what they leave. Also what gpu_session.txt promises.
+real=$1 source=$2
+. "${0%/*}/../cli.sh"
+unset PB_MACHINE LIMITS CASES KERNELS BACKWARD THROUGHPUT ATTENTION PROCESSES DEVICE
+
+# ---- a bench that measures what its filters name, a GPU, and a timeout that only notes its seconds ------------------------
+mkdir -p build/bin path
+cat >build/bin/bench <<'SH'
+#!/bin/bash
+[[ $1 == report ]] && echo "tables of $2" && exit
+echo "$PB_MACHINE: $*" >>"$LOG"
+[[ $1 == run ]] || exit 0
+while [[ $# -gt 0 ]]; do
+    case $1 in
+    --suite) suite=$2 ;;
+    --out) out=$2 ;;
+    --filter) globs+=("$2") ;;
+    esac
+    shift
+done
+mkdir -p "$out"
+echo "a,b,c,d,key,metric" >"$out/results.csv"
+for glob in "${globs[@]}"; do
+    [[ $glob == "$MISSING" ]] || echo "2,r,m,0,$(sed 's/\*/x/g; s/\[[a-z]*\]/f/g' <<<"$suite${glob#\*}"),t" >>"$out/results.csv"
+done
+[[ $suite != "$FAILING" ]]
+SH
+printf '#!/bin/sh\necho "timeout $*" >>"$LOG"\nshift 3\nexec "$@"\n' >path/timeout
+printf '#!/bin/sh\necho "NVIDIA H200, 580.159.04, 700.00"\n' >path/nvidia-smi
+chmod +x build/bin/bench path/*
+export PATH=$dir/path:$PATH LOG=$dir/calls
+session() { : >"$LOG" && "$source/scripts/gpu-session" build out "$@"; }
+
+expect 0 'tables of' session
+machine=NVIDIA_H200-580.159.04-700W
+for suite in kernels backward throughput attention; do
+    lines=$(grep -c "^$suite " "$source/scripts/gpu_session.txt")
+    call=$(grep "^$machine: run --suite $suite --device cuda" calls) || fail "$suite: not measured on the pool"
+    [[ $call == *" -n 3 "* ]] || fail "$suite: not three processes: $call"
+    [[ $(grep -o -e '--filter' <<<"$call" | wc -l) -eq $lines ]] || fail "$suite: not its $lines lines: $call"
+    [[ -s out/$suite.csv ]] || fail "$suite: no out/$suite.csv"
+done
+grep -q ' --filter \*/\[fb\]wd?dtype=bf16&heads=128&\* ' calls || grep -q ' --filter \*/\[fb\]wd?dtype=bf16&heads=128&\*' calls ||
+    fail "a glob did not arrive unchanged"
+[[ $(find out -type f | wc -l) -le 8 && $(find out -mindepth 2 | wc -l) -eq 0 ]] || fail "more than eight files, or folders"
+tar -tzf out/runs.tgz | grep -q kernels/results.csv || fail "runs.tgz lacks the runs"
+total=$(sed -n 's/^timeout .*--kill-after=15 \([0-9]*\) .*/\1/p' calls | paste -sd+)
+[[ $(grep -c '^timeout ' calls) -eq 5 && $((total)) -le 540 ]] || fail "the suites may take $total s of 540"
+LIMITS="kernels=33" expect 0 '' session
+grep -q '^timeout .*--kill-after=15 33 .*--suite kernels' calls || fail "LIMITS of the caller are not used"
+PB_MACHINE=mine expect 0 '' session
+grep -q '^mine: run --suite kernels' calls || fail "PB_MACHINE of the caller is not used"
+
+expect 124 'no time left for attention' session 3
+FAILING=backward expect 1 'tables of' session
+MISSING='*/cast_[fb]wd?dtype=*&impl=columns&shape=B1.S4096.D64.g512' \
+    expect 4 "no case matches '*/cast_[fb]wd?dtype=*&impl=columns&shape=B1.S4096.D64.g512' of suite kernels" session
+expect 2 'usage: scripts/gpu-session BUILD OUT' "$source/scripts/gpu-session" build
+expect 2 'nowhere/bin/bench does not exist' "$source/scripts/gpu-session" nowhere out
+LIMITS="kernel=9" expect 2 "LIMITS: 'kernel=9' is not SUITE=SECONDS" session
+grep -v ^throughput "$source/scripts/gpu_session.txt" >cases.txt
+CASES=cases.txt expect 2 'cases.txt has no line of suite throughput' session
+printf '#!/bin/sh\nexit 9\n' >path/nvidia-smi
+expect 2 'nvidia-smi names no GPU: name the machine with PB_MACHINE' session
+
+# ---- gpu_session.txt: every op, and of the other suites every value of every axis but sizes ------------------------------
+lines() { sed -n "s/^$1 //p" "$source/scripts/gpu_session.txt"; }
+"$real" list kernels | awk '{ print $1 }' >ops
+[[ $(wc -l <ops) -ge 52 ]] || fail "bench list kernels has no list of ops"
+while read -r op; do
+    found=
+    while read -r glob; do
+        # shellcheck disable=SC2053 # a glob
+        [[ kernels/$op == ${glob%%\?dtype*} || $glob == "*/$op?*" ]] && found=1 && break
+    done < <(lines kernels)
+    [[ $found ]] || fail "op $op has no line in gpu_session.txt"
+done <ops
+# kinds FILE: the cases without their sizes.
+kinds() { grep -o '[a-z]*/[a-z]*?.*' "$1" | sed -E 's/&?(batch|seq|topk|heads|qk)=[0-9]+//g' | sort -u; }
+for suite in backward throughput attention; do
+    filters=()
+    while read -r glob; do filters+=(--filter "$glob"); done < <(lines $suite)
+    "$real" run --suite $suite --device cuda --dry-run >all 2>/dev/null
+    "$real" run --suite $suite --device cuda --dry-run "${filters[@]}" >some 2>/dev/null
+    [[ $(kinds all | wc -l) -ge 8 ]] || fail "$suite: no list of cases"
+    kinds all >all.kinds
+    kinds some >some.kinds
+    cmp -s all.kinds some.kinds || fail "$suite: a session lacks $(comm -23 all.kinds some.kinds | head -3)"
+done
+# required SUITE: the cases of requirements, which requirements.def splits over several strings.
+required() { tr -d '\n' <"$source/bench/derived/requirements.def" | sed 's/" *"//g' | grep -o "CASE(\"$1/[^\"]*" | sed 's/CASE("//'; }
+for suite in throughput attention; do
+    filters=()
+    while read -r glob; do filters+=(--filter "$glob"); done < <(lines $suite)
+    "$real" run --suite $suite --device cuda --dry-run "${filters[@]}" >some 2>/dev/null
+    required $suite >cases
+    [[ $(wc -l <cases) -ge 2 ]] || fail "$suite: no required cases"
+    while read -r key; do # an axis that the requirement does not name, such as clip, may have any value
+        grep -q "$(sed 's/?/?.*/; s/&/\&.*/g; s/\./\\./g; s/\\\.\*/.*/g; s/q+v/q+v/' <<<"$key")" some ||
+            fail "$suite: a session lacks the requirement's $key"
+    done <cases
+done
+required kernels >cases
+while read -r key; do
+    found=
+    while read -r glob; do
+        # shellcheck disable=SC2053 # a glob
+        [[ $key == $glob ]] && found=1 && break
+    done < <(lines kernels | sed 's/&impl=[a-z_]*&/\&/')
+    [[ $found ]] || fail "kernels: a session lacks the requirement's $key"
+done <cases
+exit $((failures > 0))
