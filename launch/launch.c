@@ -37,8 +37,8 @@ static void set_environment(const launch *l)
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 }
 
-/* Makes the command line of mpirun. The launcher alone decides when the job ends, because mpirun would not say which rank
- * was the first to fail. */
+/* Makes the command line of mpirun. The launcher alone decides when the job ends, because mpirun would not say which
+ * rank was the first to fail. */
 static pb_status make_command(launch *l)
 {
     const char *own[] = {l->mpirun,
@@ -68,8 +68,8 @@ static pb_status make_command(launch *l)
     return PB_OK;
 }
 
-/* The forked process only replaces itself: it may not allocate, because another thread of the launcher may have held the
- * allocator's lock during the fork. */
+/* The forked process only replaces itself: it may not allocate, because another thread of the launcher may have held
+ * the allocator's lock during the fork. */
 static _Noreturn void become_mpirun(const void *self, int pipe_fd)
 {
     const launch *l = self;

@@ -135,7 +135,8 @@ static pb_status parse(const char *text, char host[64], int *port, double *timeo
     return PB_OK;
 }
 
-/* Ranks of a launcher, except rank 0, print nothing; their errors go to a file that the launcher prints when they fail. */
+/* Ranks of a launcher, except rank 0, print nothing; their errors go to a file that the launcher prints when they
+ * fail. */
 static pb_status redirect(int rank)
 {
     char path[512];

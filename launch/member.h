@@ -24,18 +24,18 @@ typedef struct pb_launch_self {
 
 /* True if the launcher started this process: the variable above is set. */
 bool pb_launched(void);
-/* Connects to the monitor at `address`; NULL: the one of the variable. In a rank of the launcher other than rank 0, also
- * redirects standard output to /dev/null and, on the launcher's host, standard error to a file whose end the launcher
- * prints if that rank fails. Call it once, first in main(). EINVAL: not an address. EIO: no monitor answers there, or
- * no thread can be started. */
+/* Connects to the monitor at `address`; NULL: the one of the variable. In a rank of the launcher other than rank 0,
+ * also redirects standard output to /dev/null and, on the launcher's host, standard error to a file whose end the
+ * launcher prints if that rank fails. Call it once, first in main(). EINVAL: not an address. EIO: no monitor answers
+ * there, or no thread can be started. */
 pb_status pb_launch_join(const pb_launch_self *self, const char *address);
 /* Hosts the monitor of `size` ranks in a thread of this process, and writes its address into `address`. The monitor
  * listens on all interfaces and gives out the host's name, or PB_LAUNCH_HOST if that is set. EIO. */
 pb_status pb_launch_host(int size, double rank_timeout, char address[PB_LAUNCH_ADDRESS]);
 
-/* fn(self, code, why) is called in the helper thread when another rank, or the monitor, is lost: end the collectives that
- * wait (pb_comm_abort or pb_comm_abandon), so that this rank can end with exit code `code`. PB_RANK_GRACE seconds after
- * that call the helper thread ends the process by _exit(code). NULL: no function. */
+/* fn(self, code, why) is called in the helper thread when another rank, or the monitor, is lost: end the collectives
+ * that wait (pb_comm_abort or pb_comm_abandon), so that this rank can end with exit code `code`. PB_RANK_GRACE seconds
+ * after that call the helper thread ends the process by _exit(code). NULL: no function. */
 void pb_launch_on_lost(void (*fn)(void *self, int code, const char *why), void *self);
 /* The exit code with which this rank must end because the job is lost; -1: the job is not lost. main() returns it in
  * place of its own. */

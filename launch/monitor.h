@@ -1,7 +1,7 @@
 /* monitor.h - watches the ranks of a job: a thread that listens on a TCP socket, reads the heartbeats of the ranks, and
  * names on stderr, in one line each, a rank that is
- *     dead     its connection closed although it did not say that it ends, or it was silent for 10 s (or for the timeout
- *              of ranks, if that is shorter)
+ *     dead     its connection closed although it did not say that it ends, or it was silent for 10 s (or the timeout
+ *              for ranks, if that is shorter)
  *     hung     another rank has waited in a collective for the timeout, and this one made no progress for as long and
  *              has entered fewer collectives, or is in none: it is the one for which the others wait
  *     lagging  in three steps running, a phase took more than twice the median over the ranks; only reported
@@ -32,8 +32,9 @@ void pb_monitor_address(const pb_monitor *m, char out[PB_LAUNCH_ADDRESS]);
 void pb_monitor_stop(pb_monitor *m, int sig);
 /* A descriptor that becomes readable when every rank has ended, and 3 seconds have passed for the starter to end. */
 int pb_monitor_wake(const pb_monitor *m);
-/* The program that started the ranks has ended: ranks that are still connected 10 seconds later have lost their job. Waits
- * until all ranks have ended, and returns the job's exit code: see launch.h. *joined: how many ranks ever connected. */
+/* The program that started the ranks has ended: ranks that are still connected 10 seconds later have lost their job.
+ * Waits until all ranks have ended, and returns the job's exit code: see launch.h. *joined: how many ranks ever
+ * connected. */
 int pb_monitor_finish(pb_monitor *m, int *joined);
 /* True if rank r was lost, or ended with another exit code than 0. After pb_monitor_finish. */
 bool pb_monitor_failed(const pb_monitor *m, int r);

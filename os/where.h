@@ -1,5 +1,5 @@
-/* where.h - where this process is in its work: the training step, the phase and the collective. The training step and the
- * communication layer update the record; the thread that reports to the monitor (launch/member.h) reads it.
+/* where.h - where this process is in its work: the training step, the phase and the collective. The training step and
+ * the communication layer update the record; the thread that reports to the monitor (launch/member.h) reads it.
  *
  * An update is a few stores to memory, and reads the clock without a system call. It takes no lock and never waits.
  * Contract: names are static strings. Steps and phases are set by one thread, the one that trains; collectives may be
@@ -23,8 +23,8 @@ void pb_where_collective(const char *collective, uint64_t sequence);
 /* Counts progress within a phase, for example a batch of an evaluation. */
 void pb_where_progress(void);
 
-/* The durations of one phase in its last three steps, in seconds, without the time in collectives: a rank that waits for
- * others is not slow. All 0: fewer than three are known. */
+/* The durations of one phase in its last three steps, in seconds, without the time in collectives: a rank that waits
+ * for others is not slow. All 0: fewer than three are known. */
 typedef struct pb_where_phase_time {
     const char *name; /* NULL: unused */
     double least, middle;

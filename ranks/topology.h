@@ -37,9 +37,9 @@ typedef struct pb_topology {
     int size[PB_NAXES]; /* >= 1 */
 } pb_topology;
 
-/* Parses text such as "dp=4,cp=2" for a job of `ranks` ranks. Axes that are not named have size 1, except dp, which gets
- * the ranks that the other axes leave. NULL or "": dp=ranks. EINVAL, with the numbers: a word that is no axis, an axis
- * twice, a size that is not a positive integer or not supported, ranks that do not divide. */
+/* Parses text such as "dp=4,cp=2" for a job of `ranks` ranks. Axes that are not named have size 1, except dp, which
+ * gets the ranks that the other axes leave. NULL or "": dp=ranks. EINVAL, with the numbers: a word that is no axis, an
+ * axis twice, a size that is not a positive integer or not supported, ranks that do not divide. */
 pb_status pb_topology_parse(const char *text, int ranks, pb_topology *out);
 /* Writes "dp=4,cp=2": the axes larger than 1, or "dp=1". At most n bytes, including the final 0. */
 void pb_topology_text(const pb_topology *t, char *out, size_t n);

@@ -55,8 +55,8 @@ const pb_world_member *pb_world_member_of(const pb_world *w, int rank)
     return &alone;
 }
 
-/* Lists this host's addresses for the other ranks: loopback first, which ranks of the same host reach, then those of the
- * interfaces that are up. */
+/* Lists this host's addresses for the other ranks: loopback first, which ranks of the same host reach, then those of
+ * the interfaces that are up. */
 static void list_addresses(pb_store_address *a)
 {
     struct ifaddrs *list = NULL;

@@ -150,25 +150,24 @@ class Stored:
         rule.simulate = functools.lru_cache(None)(lambda bench, files, f=rule.simulate: f(bench, files))
         return rule, self.others("*/validation")
 
+    def ours_over_peer(self):
+        """The ratios that scripts/peers/peer_ratios.py computes from the machine's peers.csv, and the module."""
+        path = os.path.join(self.machine, "peers.csv")
+        if not os.path.exists(path):
+            return [], None
+        sys.path.insert(0, os.path.join(ROOT, "scripts/peers"))
+        import peer_ratios
+        with open(path, newline="", encoding="utf-8") as f:
+            return peer_ratios.ours_over_peer(list(csv.DictReader(f))), peer_ratios
+
     def peer_ratios(self):
         """{(peer, pass): a peer's times over ours, each of the same round and lists}"""
-        path, times = os.path.join(self.machine, "peers.csv"), {}
-        if not os.path.exists(path):
-            return {}
-        with open(path, newline="", encoding="utf-8") as f:
-            rows = [row for row in csv.DictReader(f) if row["metric"] == "kernel_time" and row["status"] == "ok"]
-        for row in rows:
-            name, axes = axes_of(row["key"])
-            round_id, _, side = row["run_id"].rpartition("-")
-            variant = axes.pop("variant", "")
-            if name.startswith("attention/"):
-                of = times.setdefault((round_id, row["process"], key_of(name, axes)), {})
-                of[variant if side == "plumb" else side] = float(row["value"])
         ratios = {}
-        for (_, _, key), t in times.items():
-            for peer in KERNEL_PEERS:
-                if peer in t and "sparse" in t:
-                    ratios.setdefault((peer, key.split("/")[1][:3]), []).append(t[peer] / t["sparse"])
+        for side, key, rounds in self.ours_over_peer()[0]:
+            name, axes = axes_of(key)
+            if side in KERNEL_PEERS and name.startswith("attention/") and axes.get("variant") == side:
+                of = ratios.setdefault((side, name.partition("/")[2]), [])
+                of += [theirs / ours for _, ours, theirs in rounds.values()]
         return ratios
 
 

@@ -1,6 +1,7 @@
 """readme_tables.py - the generated tables of README.md and docs/: one function each, "" where its file is missing."""
 import functools
 import os
+import statistics
 import subprocess
 
 from readme_findings import SUITES, findings
@@ -174,6 +175,21 @@ def peer_text(s):
     return "A peer's time over ours, same round and lists: " + ", ".join(texts) + ".\n\n" if texts else ""
 
 
+def peers(s):
+    """Ours over every stored peer, case by case, with the spread over the rounds."""
+    found, module = s.ours_over_peer()
+    rows = []
+    for side, key, rounds in found:
+        ours, theirs = ([times[i] for times in rounds.values()] for i in (1, 2))
+        ratios = [over(*pair) for pair in zip(ours, theirs)]
+        variants = sorted({module.own_name(own) for own, _, _ in rounds.values()})
+        rows.append([module.label(key), side, ", ".join(variants), si(statistics.median(ours), "s"),
+                     si(statistics.median(theirs), "s"), f"{statistics.median(ratios):.3f}",
+                     span(ratios, "{:.3f}") if len(ratios) > 1 else "", str(len(ratios))])
+    return table(["case of the peer", "peer", "Plumb's variant", "Plumb", "peer", "ours over peer", "range over rounds",
+                  "rounds"], rows)
+
+
 @needs("v4_step.csv")
 def v4_steps(_, r):
     rows = []
@@ -267,5 +283,5 @@ def dependencies(_):
 
 
 TABLES = {f.__name__: f for f in (
-    findings, sample, kernels, steps, throughput, backward, crossover, attention, v4_steps, requirements, cpu,
+    findings, sample, kernels, steps, throughput, backward, crossover, attention, peers, v4_steps, requirements, cpu,
     cpu_peers, validation, gate, dependencies)}

@@ -101,8 +101,8 @@ static pb_status load_files(const pb_job *j, pb_trainer *t, pb_load_report *r)
     return j->o->adapter ? pb_peft_load(pb_trainer_model(t), j->o->adapter) : PB_OK;
 }
 
-/* Computes the peak memory of this rank's job in bytes with the plan backend. Also checks that the weight files have the
- * sizes of the model. */
+/* Computes the peak memory of this rank's job in bytes with the plan backend. Also checks that the weight files have
+ * the sizes of the model. */
 static pb_status plan_size(const pb_job *j, pb_ctx *ctx, double *bytes)
 {
     pb_trainer *t = NULL;
@@ -266,7 +266,8 @@ static pb_status add_batch(pb_job *j, size_t at, float *nll, pb_evaluation *e)
     return PB_OK;
 }
 
-/* Evaluates this rank's batch of the next rows: batch number `index` of the epoch, *e stays empty after the last batch. */
+/* Evaluates this rank's batch of the next rows: batch number `index` of the epoch, *e stays empty after the last
+ * batch. */
 static pb_status evaluate_batch(pb_job *j, size_t index, pb_batch_fn each, void *self, float *nll, pb_evaluation *e)
 {
     const size_t rows = pb_dataset_rows(j->evaluated), B = (size_t)j->cfg.B, S = (size_t)j->cfg.S, first = index * B;

@@ -84,8 +84,8 @@ static int print_error(pb_status s)
     return pb_status_exit(s);
 }
 
-/* Connects to the other ranks, for the commands that several ranks may run together. parsed: whether this rank's options
- * are valid. Fails on all ranks if those of one are not. All but rank 0 are quiet. */
+/* Connects to the other ranks, for the commands that several ranks may run together. parsed: whether this rank's
+ * options are valid. Fails on all ranks if those of one are not. All but rank 0 are quiet. */
 static pb_status open_world(pb_train_options *o, pb_status parsed)
 {
     const pb_world_options w = {.version = pb_train_version(), .mpi = o->device && strcmp(o->device, "cpu") == 0};

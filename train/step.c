@@ -36,8 +36,8 @@ typedef struct step_rows {
     double count, conversations; /* count: loss tokens */
 } step_rows;
 
-/* Draws all rows of the step, those of the other ranks too, before the first micro-batch runs: each micro-batch's loss is
- * divided by the loss tokens of the whole step, and all have one row length. */
+/* Draws all rows of the step, those of the other ranks too, before the first micro-batch runs: each micro-batch's loss
+ * is divided by the loss tokens of the whole step, and all have one row length. */
 static step_rows draw_rows(pb_job *j)
 {
     const pb_rows *r = &j->rows;
@@ -84,8 +84,8 @@ static pb_status add_losses(pb_job *j, pb_step_result *r)
     return PB_OK;
 }
 
-/* Runs the micro-batches and sums their losses over all ranks. Each loss is already divided by the loss tokens of the whole step, so
- * the sum is the step's mean loss. */
+/* Runs the micro-batches and sums their losses over all ranks. Each loss is already divided by the loss tokens of the
+ * whole step, so the sum is the step's mean loss. */
 static pb_status run_micro_batches(pb_job *j, pb_graphs *g, const step_rows *d, pb_step_result *r)
 {
     r->loss = 0;

@@ -9,7 +9,8 @@ typedef struct pb_step_result {
     double loss;       /* mean over the step's loss tokens */
     double index_loss; /* weighted loss of the indexers; NaN: they are not trained */
     double norm;       /* largest gradient norm of a clip group, before clipping */
-    /* tokens: number of positions in the step's rows, of all ranks; seconds: until the host has the loss, from the step's start */
+    /* tokens: number of positions in the step's rows, of all ranks; seconds: until the host has the loss, from the
+     * step's start */
     double tokens, seconds;
     double recording;     /* part of `seconds` spent on capturing graphs */
     double conversations; /* number of conversations in the step's rows; a row of a stream is one */

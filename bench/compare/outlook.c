@@ -1,4 +1,5 @@
-/* outlook.c - computes the spread between the processes of a run, and what a comparison with one more run would find. */
+/* outlook.c - computes the spread between the processes of a run, and what a comparison with one more run would
+ * find. */
 #include "bench/compare/outlook.h"
 
 #include <math.h>

@@ -108,8 +108,8 @@ static void join(pb_pair_table *t, const pb_series *b, const pb_series *c, const
     t->series[t->n++][1] = c;
 }
 
-/* Adds an absent row for each gating line of gates.csv whose metric neither side has measured. Ratios are excepted: where
- * --filter or an axis leaves out one of their two cases, no side has them. */
+/* Adds an absent row for each gating line of gates.csv whose metric neither side has measured. Ratios are excepted:
+ * no side has them where --filter or an axis leaves out one of their two cases. */
 static void add_required_rows(pb_pair_table *t, const pb_gates *gates)
 {
     const size_t n = t->n;

@@ -30,8 +30,8 @@ typedef struct pb_comm_call {
     bool ordered, overlap;
 } pb_comm_call;
 
-/* The steps that pb_comm_perform builds collectives from. Each call enqueues in the communicator's order (NCCL), or has finished
- * when it returns (MPI, on its thread). Counts are elements; NULL means `count` for each rank. */
+/* The steps that pb_comm_perform builds collectives from. Each call enqueues in the communicator's order (NCCL), or has
+ * finished when it returns (MPI, on its thread). Counts are elements; NULL means `count` for each rank. */
 typedef struct pb_comm_steps {
     pb_status (*reduce)(pb_comm *c, const void *x, void *y, size_t count, pb_dtype t, pb_comm_op op);
     /* y gets this rank's block of `count`. MPI: NULL, the blocks are exchanged and added instead. */

@@ -6,7 +6,7 @@
 
 #include "kernels/comm/backend.h"
 
-/* ---- implementations ---------------------------------------------------------------------------------------------- */
+/* ---- implementations ------------------------------------------------------------------------------------------ */
 
 /* Copies or, for agree, compares one element after the other. */
 static pb_status move_ref(const void *x, void *y, size_t count, pb_dtype t)
@@ -65,7 +65,7 @@ IMPLS(broadcast, pb_comm_copy_broadcast, broadcast_ref)
 IMPLS(agree, agree_alone, agree_ref)
 IMPLS(wait, pb_comm_copy_wait, pb_comm_copy_wait)
 
-/* ---- checks --------------------------------------------------------------------------------------------------------- */
+/* ---- checks --------------------------------------------------------------------------------------------------- */
 
 /* True if the ranges share an element. */
 static bool overlap(const void *x, size_t nx, const void *y, size_t ny, pb_dtype t)
@@ -161,7 +161,7 @@ static pb_status agree_check(const void *args)
     return check_buffers("comm_agree", a->x, a->count, a->y, a->count, a->dtype, 0);
 }
 
-/* ---- inputs for tests and benchmarks, with one rank ----------------------------------------------------------------- */
+/* ---- inputs for tests and benchmarks, with one rank ----------------------------------------------------------- */
 
 static size_t elements(const int *dim) { return (size_t)dim[0] * (size_t)dim[1]; }
 

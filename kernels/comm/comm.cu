@@ -1,5 +1,5 @@
-/* comm.cu - the local kernels of collectives, and the lists of implementations on GPUs: "nccl" for several ranks, "alone"
- * for one. */
+/* comm.cu - the local kernels of collectives, and the lists of implementations on GPUs: "nccl" for several ranks,
+ * "alone" for one. */
 #include "kernels/comm/backend.h"
 #include "kernels/comm/comm.cuh"
 
@@ -11,7 +11,7 @@ static unsigned grid_of(const pb_ctx *ctx, size_t threads)
     return (unsigned)(n < most ? n : most);
 }
 
-/* ---- adding blocks in order ----------------------------------------------------------------------------------------- */
+/* ---- adding blocks in order ----------------------------------------------------------------------------------- */
 
 /* One thread computes LANES elements. Each sum begins with the first block's value, so that -0 stays -0. */
 template <class T, int LANES, bool MAX>
@@ -55,7 +55,7 @@ pb_status pb_comm_cuda_add(pb_ctx *ctx, cudaStream_t stream, const void *x, void
     return PB_CUDA_BY_DTYPE(t, add, ctx, stream, x, y, blocks, count, op);
 }
 
-/* ---- flags ---------------------------------------------------------------------------------------------------------- */
+/* ---- flags ---------------------------------------------------------------------------------------------------- */
 
 /* x may equal y: both types have four bytes, and each thread reads its element before it writes it. */
 template <class X, class Y> __global__ static void __launch_bounds__(THREADS) flags(const X *x, Y *y, size_t count)
@@ -87,7 +87,7 @@ static pb_status agree_alone(pb_ctx *ctx, const void *args)
     return pb_comm_cuda_flags(ctx, pb_cuda_stream(ctx), a->x, a->dtype, a->y, a->dtype, a->count);
 }
 
-/* ---- implementations ------------------------------------------------------------------------------------------------ */
+/* ---- implementations ------------------------------------------------------------------------------------------ */
 
 #define IMPLS(pass, alone)                                                                                             \
     extern "C" const pb_impl pb_comm_##pass##_cuda[] = {                                                               \

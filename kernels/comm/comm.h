@@ -1,4 +1,5 @@
-/* comm.h - collectives between the ranks of a group: ops that move and reduce device memory over MPI (CPU) or NCCL (GPU).
+/* comm.h - collectives between the ranks of a group: ops that move and reduce device memory over MPI (CPU) or NCCL
+ * (GPU).
  *
  * With N ranks, r = 0..N-1, x_r the input and y_r the output of rank r:
  *     all_reduce      y_r[i] = sum or max over s of x_s[i]                            x, y: [count]
@@ -12,18 +13,19 @@
  * order: offset_r is the sum of the counts before r, total the sum of all.
  *
  * Order. All ranks enqueue the same collectives in the same order, over all communicators of the process, eager or
- * replayed. A collective starts after the work enqueued on the compute stream before it. With overlap = false later work
- * on the compute stream follows the collective. With overlap = true it runs next to later work, on the communicator's
- * own stream (GPU) or on a thread of the process (CPU), and nothing may use its outputs or change its inputs (also the
- * arrays of counts) before a `wait`. Collectives of one communicator run one after the other. A recording waits for all
- * collectives that it enqueued with overlap before it ends; otherwise pb_record fails on a GPU. Collectives enqueued
- * before a recording are waited for before it.
+ * replayed. A collective starts after the work enqueued on the compute stream before it. With overlap = false later
+ * work on the compute stream follows the collective. With overlap = true it runs next to later work, on the
+ * communicator's own stream (GPU) or on a thread of the process (CPU), and nothing may use its outputs or change its
+ * inputs (also the arrays of counts) before a `wait`. Collectives of one communicator run one after the other. A
+ * recording waits for all collectives that it enqueued with overlap before it ends; otherwise pb_record fails on a GPU.
+ * Collectives enqueued before a recording are waited for before it.
  *
  * Ordered reduction. With ordered = true the result is ((x_0 + x_1) + x_2) + ... in f32, rounded once to the dtype, bit
  * for bit, whatever the number of hosts, the count or the split into collectives: the blocks are exchanged, each rank
  * adds its own in rank order, and the sums are gathered. It moves as many bytes as a ring but needs memory of the
- * communicator. MPI reduces so in every case but all_reduce in f32 with ordered = false. With ordered = false the order is the library's, and bf16 may be rounded between additions. Max is exact
- * in both; the result of max is unspecified if an element is NaN on some rank (use agree to find that out).
+ * communicator. MPI reduces so in every case but all_reduce in f32 with ordered = false. With ordered = false the order
+ * is the library's, and bf16 may be rounded between additions. Max is exact in both; the result of max is unspecified
+ * if an element is NaN on some rank (use agree to find that out).
  *
  * One rank: comm = NULL or a group of one rank. Reductions and exchanges are then copies (nothing if y == x), and wait
  * does nothing, so callers need no case for it. A count of 0 is valid; x and y may then be NULL.
@@ -52,8 +54,8 @@ extern "C" {
 
 typedef struct pb_comm pb_comm;
 
-/* Opens the communicator of one role, such as "dp", for the device of ctx. Collective over the world: every rank calls it,
- * in the same order. Ranks with equal colour form a group, numbered in the order of key, then of world rank
+/* Opens the communicator of one role, such as "dp", for the device of ctx. Collective over the world: every rank calls
+ * it, in the same order. Ranks with equal colour form a group, numbered in the order of key, then of world rank
  * (pb_topology_colour, pb_topology_index). *out belongs to the caller and must be closed before ctx and world. For a
  * group of one rank *out is NULL. On the plan backend *out only knows rank and size. EUNSUPPORTED: this build lacks MPI
  * or NCCL. Fails on all ranks if it fails on one. `role` is not copied and must outlive the communicator. */
@@ -70,8 +72,8 @@ const char *pb_comm_role(const pb_comm *comm);
 /* The first error of a collective that has ended, without waiting; PB_OK for NULL. */
 pb_status pb_comm_status(pb_comm *comm);
 
-/* The collective that this communicator has begun and not ended, for messages of a watchdog: "all_reduce of 1048576 f32,
- * number 17" or "" if none. On a GPU: the last one that was enqueued. May be called from any thread. */
+/* The collective that this communicator has begun and not ended, for messages of a watchdog: "all_reduce of 1048576
+ * f32, number 17" or "" if none. On a GPU: the last one that was enqueued. May be called from any thread. */
 void pb_comm_current(pb_comm *comm, char *out, size_t n);
 
 /* Ends a communicator whose collectives may never complete, because a rank is gone. May be called from any thread and

@@ -32,7 +32,7 @@ enum { SIGN_WORDS = 4, PART = 1 << 30 /* elements of one MPI call */ };
 
 static state *state_of(pb_comm *c) { return c->priv; }
 
-/* ---- waiting for MPI ---------------------------------------------------------------------------------------------- */
+/* ---- waiting for MPI ------------------------------------------------------------------------------------------ */
 
 static pb_status mpi_failed(const pb_comm *c, int code, const char *call)
 {
@@ -69,7 +69,7 @@ static pb_status finish(pb_comm *c, MPI_Request *request, const char *call)
 /* clang-tidy expects MPI_Wait after a nonblocking collective; finish() calls MPI_Test until it has ended. */
 /* NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker) */
 
-/* ---- the steps ------------------------------------------------------------------------------------------------------ */
+/* ---- the steps ------------------------------------------------------------------------------------------------ */
 
 /* An MPI type of the same size, for moving elements. */
 static MPI_Datatype carrier(pb_dtype t)
@@ -184,7 +184,7 @@ static const pb_comm_steps steps = {
     .flags = mpi_flags,
 };
 
-/* ---- comparing the calls of all ranks before any data moves ------------------------------------------------------- */
+/* ---- comparing the calls of all ranks before any data moves --------------------------------------------------- */
 
 static uint64_t hash_counts(const size_t *counts, int n)
 {
@@ -261,7 +261,7 @@ static pb_status compare_calls(pb_comm *c, const pb_comm_call *call)
 
 /* NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker) */
 
-/* ---- jobs of the worker --------------------------------------------------------------------------------------------- */
+/* ---- jobs of the worker --------------------------------------------------------------------------------------- */
 
 static void keep_failure(state *s, pb_status status)
 {
@@ -323,7 +323,7 @@ static pb_status mpi_status(pb_comm *c)
     return status;
 }
 
-/* ---- the backend's functions ---------------------------------------------------------------------------------------- */
+/* ---- the backend's functions ---------------------------------------------------------------------------------- */
 
 static pb_status add_job(pb_comm *c, void (*run)(pb_comm *, const pb_comm_call *), const pb_comm_call *call, bool wait)
 {

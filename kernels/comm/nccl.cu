@@ -13,7 +13,9 @@
 #include "kernels/comm/backend.h"
 #include "kernels/comm/comm.cuh"
 
-/* ---- the library: loaded when it is needed, because loading its kernels takes time and memory of every process ------ */
+/* ---- the library ---------------------------------------------------------------------------------------------- */
+
+/* The library is loaded when it is needed, because loading its kernels takes time and memory of every process. */
 
 static struct {
 #define NCCL(name) decltype(&nccl##name) name;
@@ -44,7 +46,7 @@ static pb_status load_library()
     return PB_OK;
 }
 
-/* ---- state ------------------------------------------------------------------------------------------------------------ */
+/* ---- state ---------------------------------------------------------------------------------------------------- */
 
 /* The thread that enters the communicator; ncclCommInitRankConfig waits for all ranks, one of which may be gone. */
 typedef struct entry {
@@ -101,7 +103,7 @@ static pb_status status_of(pb_comm *c)
     return nccl_failed(c, e, "a collective");
 }
 
-/* ---- the steps -------------------------------------------------------------------------------------------------------- */
+/* ---- the steps ------------------------------------------------------------------------------------------------ */
 
 static ncclDataType_t type_of(pb_dtype t)
 {
@@ -201,7 +203,7 @@ static const pb_comm_steps steps = {
     .flags = flags,
 };
 
-/* ---- the two streams -------------------------------------------------------------------------------------------------- */
+/* ---- the two streams ------------------------------------------------------------------------------------------ */
 
 static pb_status capture_id(pb_ctx *ctx, unsigned long long *id)
 {
@@ -276,7 +278,7 @@ static pb_status wait(pb_ctx *ctx, pb_comm *c)
     return follow(ctx, c);
 }
 
-/* ---- opening and closing ------------------------------------------------------------------------------------------------ */
+/* ---- opening and closing -------------------------------------------------------------------------------------- */
 
 static void *enter(void *self)
 {
@@ -405,7 +407,7 @@ static void close_comm(pb_comm *c)
     c->priv = NULL;
 }
 
-/* ---- aborting ----------------------------------------------------------------------------------------------------------- */
+/* ---- aborting ------------------------------------------------------------------------------------------------- */
 
 /* Waits for a call of NCCL on another thread, but not long: it may itself wait for a rank that is gone. */
 static void *end_comm(void *self)

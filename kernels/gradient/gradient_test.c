@@ -1,5 +1,5 @@
-/* gradient_test.c - tests of gradient_add that the comparison with the reference does not cover: known values, the first
- * micro-batch replaces what was there, NaN is kept, errors. */
+/* gradient_test.c - tests of gradient_add that the comparison with the reference does not cover: known values, the
+ * first micro-batch replaces what was there, NaN is kept, errors. */
 #include "kernels/gradient/gradient.h"
 
 #include "tests/test.h"

@@ -234,8 +234,9 @@ static double number(const char *name, double otherwise)
 }
 
 /* Runs a case of the suite `paired`. Three environment variables change it: FIXTURE_OUTLIER is a factor of the first
- * two samples, FIXTURE_NAP the ms for which the process sleeps; if FIXTURE_LACKS is set, kernel_time is not emitted. While the
- * file FIXTURE_SLOW exists, calls take 4 times as long; while the file FIXTURE_WRONG exists, the result is wrong. */
+ * two samples, FIXTURE_NAP the ms for which the process sleeps; if FIXTURE_LACKS is set, kernel_time is not emitted.
+ * While the file FIXTURE_SLOW exists, calls take 4 times as long; while the file FIXTURE_WRONG exists, the result is
+ * wrong. */
 static pb_status run_paired(pb_ctx *real, const pb_case *c, const pb_suite_env *env)
 {
     static made_up m; /* too large for the stack */

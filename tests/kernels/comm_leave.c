@@ -1,5 +1,5 @@
-/* comm_leave.c - a program for comm_leave_test.sh: a collective that one rank never calls, and a process that ends after
- * it. Its exit code is 7 if all went well.
+/* comm_leave.c - a program for comm_leave_test.sh: a collective that one rank never calls, and a process that ends
+ * after it. Its exit code is 7 if all went well.
  *
  * usage: mpirun -np N comm_leave abort     rank 0 calls nothing; a thread of each other rank aborts its communicator
  *        comm_leave stuck                  freeing graphs never returns */

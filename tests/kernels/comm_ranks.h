@@ -29,7 +29,7 @@ static inline int close_all(void **state)
     return test_close_ranks(state);
 }
 
-/* ---- tensors -------------------------------------------------------------------------------------------------------- */
+/* ---- tensors -------------------------------------------------------------------------------------------------- */
 
 /* Element i of the input of rank r: values of very different size, so that the order of additions shows in the last
  * bits. `salt` makes different inputs. */

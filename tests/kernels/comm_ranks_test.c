@@ -1,9 +1,9 @@
 /* comm_ranks_test.c - tests the results of collectives between 2, 3, 4 and 8 processes, which mpirun starts: every
- * collective and dtype, ragged counts, empty tensors, in place, ordered sums bit for bit. PB_TEST_BACKEND=cuda runs it on
- * GPUs; with one rank it then uses a communicator of NCCL with one rank. */
+ * collective and dtype, ragged counts, empty tensors, in place, ordered sums bit for bit. PB_TEST_BACKEND=cuda runs it
+ * on GPUs; with one rank it then uses a communicator of NCCL with one rank. */
 #include "tests/kernels/comm_ranks.h"
 
-/* ---- reductions ----------------------------------------------------------------------------------------------------- */
+/* ---- reductions ----------------------------------------------------------------------------------------------- */
 
 static const size_t counts_to_try[] = {0, 1, 7, 16, 128, 129, 1000, 4099};
 enum { COUNTS = sizeof counts_to_try / sizeof *counts_to_try };
@@ -114,7 +114,7 @@ static void reduce_scatter_leaves_each_rank_its_block(void **state)
     }
 }
 
-/* ---- moves ---------------------------------------------------------------------------------------------------------- */
+/* ---- moves ---------------------------------------------------------------------------------------------------- */
 
 static void check_all_gather(const size_t *counts, size_t count, pb_dtype t, int variant)
 {

@@ -1,5 +1,5 @@
-/* world_ranks_test.c - tests a world whose ranks mpirun started: members, host collectives, and opening it twice. Failures
- * of ranks: world_test. */
+/* world_ranks_test.c - tests a world whose ranks mpirun started: members, host collectives, and opening it twice.
+ * Failures of ranks: world_test. */
 #include <unistd.h>
 
 #include "tests/ranks/ranks_test.h"

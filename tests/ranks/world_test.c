@@ -10,7 +10,7 @@
 #include "ranks/world.h"
 #include "tests/test.h"
 
-/* ---- variables ------------------------------------------------------------------------------------------------------ */
+/* ---- variables ------------------------------------------------------------------------------------------------ */
 
 static const char *const *variables; /* name, value, name, value, ..., NULL */
 
@@ -72,7 +72,7 @@ static void variables_that_cannot_work_are_named(void **state)
     CHECK_FAILS(pb_start_read(get, false, &s), PB_EINVAL, "MASTER_ADDR is not");
 }
 
-/* ---- ranks as children ---------------------------------------------------------------------------------------------- */
+/* ---- ranks as children ---------------------------------------------------------------------------------------- */
 
 enum { MOST = 4 };
 
@@ -161,7 +161,7 @@ static pb_status open_world(double timeout, pb_world **w)
     return pb_world_open(&(pb_world_options){.version = "one", .timeout = timeout}, w);
 }
 
-/* ---- worlds --------------------------------------------------------------------------------------------------------- */
+/* ---- worlds --------------------------------------------------------------------------------------------------- */
 
 static pb_status work(int rank, pb_world **w)
 {

@@ -1,7 +1,7 @@
 #!/bin/bash
-# peers_test.sh BENCH CORPUS_IDS - scripts/peers with a simulated bench and simulated peers: arguments, token ids
-# compared with the trainer's, order, columns, ratios, missing packages. PyTorch is not needed.
-bench=$1 corpus_ids=$2 peers=$(cd "${0%/*}/../../scripts/peers" && pwd)
+# peers_test.sh BENCH CORPUS_IDS ATTENTION_LISTS - scripts/peers with a simulated bench and simulated peers: arguments,
+# token ids compared with the trainer's, order, columns, ratios, missing packages. PyTorch is not needed.
+bench=$1 corpus_ids=$2 attention_lists=$3 peers=$(cd "${0%/*}/../../scripts/peers" && pwd)
 . "${0%/*}/../cli.sh"
 export PYTHONDONTWRITEBYTECODE=1
 
@@ -94,7 +94,12 @@ grep -qE '^hf: .* eager +/ plumb graph +0\.2 +0\.01 +20\.000 \(20\.000 to 20\.00
 head -n 1 b.csv | diff - columns >"$dir/log" || fail 'columns are not those of bench'
 grep -q 'played; order .*, seed 7' b.csv || fail 'the seed is not in the rows'
 awk -F, 'NR > 1 { n[$2]++ } END { for (r in n) print r, n[r] }' b.csv | sort | sed 's/^[^-]*-//' >sides
-printf 'hf 6\nplumb 15\ntorch 6\n' | diff - sides >"$dir/log" || fail 'rows of a side are missing'
+printf 'hf 9\nplumb 15\ntorch 9\n' | diff - sides >"$dir/log" || fail 'rows of a side are missing'
+# ours_over_peer: of one round each, 0.005 over 0.03 and so on. Neither peer has a graph, so Plumb's graph counts.
+awk -F, '$6 == "ours_over_peer" { print $2, $4, $7, $8, $9, $11 }' b.csv | sed 's/^[^-]*-//' | sort >over
+printf '%s 1 lower %s ok\n' 'hf 0' 0.05 'hf 1' 0.05 'hf 2' 0.05 'torch 0' 0.166666667 'torch 1' 0.125 'torch 2' 0.25 |
+    diff - over >"$dir/log" || fail 'ours_over_peer'
+grep -q "ours_over_peer.*Plumb's graph: 0.005 s over 0.1 s" b.csv || fail 'ours_over_peer does not name the variant'
 for side in plumb torch hf; do
     awk -F, -v side="-$side\$" 'NR == 1 || $2 ~ side' b.csv >$side.csv
     expect 0 'throughput/step' "$bench" report $side.csv
@@ -171,11 +176,11 @@ for sides in 'tilelang 12' 'cudnn 6' 'flashmla 6'; do
 done
 grep -q 'cudnn: .*/fwd\|flashmla: .*/bwd\|variant=dense' log && fail 'a case that the peer has not'
 key='attention/fwd?dtype=bf16&heads=8&list=causal&masked=0&qk=512&seq=40&topk=16&variant=sparse'
-"${bench%/*}/attention_lists" "$key" | od -An -v -t d4 -w64 >lists
+"$attention_lists" "$key" | od -An -v -t d4 -w64 >lists
 [[ $(wc -l <lists) -eq 40 ]] || fail 'not 40 lists of 16'
 awk '{ n = 0; for (w = 1; w <= 16; w++) { if ($w >= NR || seen[NR, $w]++ && $w >= 0) bad = 1; n += $w >= 0 } }
     n != (NR < 16 ? NR : 16) { bad = 1 } END { exit bad }' lists || fail 'lists that are not the case'"'"'s'
-expect 2 'has no lists' "${bench%/*}/attention_lists" "${key/sparse/dense}"
+expect 2 'has no lists' "$attention_lists" "${key/sparse/dense}"
 
 # ---- the peers' token ids equal the trainer's ----------------------------------------------------------------
 # One process asks for all batches, as in a measurement, where the text is read once.

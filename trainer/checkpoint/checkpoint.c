@@ -151,8 +151,8 @@ typedef struct filling {
     part *parts; /* [ranks] */
 } filling;
 
-/* Writes this rank's state file and makes it durable. Computes its digest by reading the file back: its tensor data must
- * have the same digest as the data downloaded from the device, so that a disk that corrupts data is noticed. */
+/* Writes this rank's state file and makes it durable. Computes its digest by reading the file back: its tensor data
+ * must have the same digest as the data downloaded from the device, so that a disk that corrupts data is noticed. */
 static pb_status write_part(const pb_checkpoints *c, pb_trainer *t, const char *folder, part *out)
 {
     const int rank = pb_world_rank(c->o.world), ranks = pb_world_size(c->o.world);

@@ -1,5 +1,5 @@
-/* state.c - writes the state file of a checkpoint: trained weights, moments and optimizer counters. Also the digest of the
- * frozen weights. */
+/* state.c - writes the state file of a checkpoint: trained weights, moments and optimizer counters. Also the digest of
+ * the frozen weights. */
 #include "trainer/checkpoint/state_impl.h"
 
 #include <stdio.h>

@@ -1,14 +1,14 @@
 /* state.h - writes and loads the state files of a checkpoint, and checks that they fit a trainer. One rank writes
- * state.safetensors. Each of N ranks writes state-R-of-N.safetensors with the tensors, or parts of tensors, of its slices
- * (trainer/parallel/slices.h): a part of the tensor NAME that begins at its element FIRST is called NAME:FIRST. Files of
- * any number of ranks can be loaded by any number. */
+ * state.safetensors. Each of N ranks writes state-R-of-N.safetensors with the tensors, or parts of tensors, of its
+ * slices (trainer/parallel/slices.h): a part of the tensor NAME that begins at its element FIRST is called NAME:FIRST.
+ * Files of any number of ranks can be loaded by any number. */
 #ifndef PB_STATE_H
 #define PB_STATE_H
 #include "trainer/checkpoint/index.h"
 #include "trainer/io/safetensors.h"
 
-/* Writes this rank's state file and makes it durable. *data receives size and digest of the tensor data (the last part of the
- * file), computed from the bytes that were downloaded from the device. Host syncs. */
+/* Writes this rank's state file and makes it durable. *data receives size and digest of the tensor data (the last part
+ * of the file), computed from the bytes that were downloaded from the device. Host syncs. */
 pb_status pb_state_write(pb_trainer *t, const pb_disk *disk, const char *path, pb_file_digest *data);
 
 /* The open state files of a checkpoint; initialise with {0}. */

@@ -1,5 +1,5 @@
-/* state_load.c - checks and loads the state files of a checkpoint. A tensor is in one file, or in several parts in the files
- * of several ranks; the number of ranks that load it does not matter. */
+/* state_load.c - checks and loads the state files of a checkpoint. A tensor is in one file, or in several parts in the
+ * files of several ranks; the number of ranks that load it does not matter. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

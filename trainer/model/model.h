@@ -163,16 +163,17 @@ typedef struct pb_model {
     pb_param **lora_a, **lora_b; /* [L * PB_NTARGETS] adapter matrices A [R,in] and B [out,R]; NULL: no adapter */
     pb_arena weights, grads, moments;
     size_t trained; /* number of trained elements */
-    /* [ordered] the trained parameters in the order in which the backward pass completes their gradients. Stage 0 is the
-     * head and the last norm, stage 1 the last layer, stage L the first layer, stage L+1 the embedding (of a tied head
-     * too). Vectors of f32 in a bf16 model come after all others, so that the elements before them have one dtype. The
-     * gradients are one vector of `vector` elements in this order; each begins at a multiple of PB_FLAT_ALIGN elements,
-     * and the gaps are 0. The elements below `wide` have the model's dtype. */
+    /* [ordered] the trained parameters in the order in which the backward pass completes their gradients. Stage 0 is
+     * the head and the last norm, stage 1 the last layer, stage L the first layer, stage L+1 the embedding (of a tied
+     * head too). Vectors of f32 in a bf16 model come after all others, so that the elements before them have one dtype.
+     * The gradients are one vector of `vector` elements in this order; each begins at a multiple of PB_FLAT_ALIGN
+     * elements, and the gaps are 0. The elements below `wide` have the model's dtype. */
     pb_param **order;
     int ordered;
     size_t vector, wide;
-    /* With cfg.sharded: the trained weights, element i of the vector of gradients at wide_w + i of the model's dtype below
-     * `wide`, and at rest_w + (i - rest) of f32 from `rest` on, where the first f32 vector of a bf16 model begins. */
+    /* With cfg.sharded: the trained weights, element i of the vector of gradients at wide_w + i of the model's dtype
+     * below `wide`, and at rest_w + (i - rest) of f32 from `rest` on, where the first f32 vector of a bf16 model
+     * begins. */
     void *wide_w;
     float *rest_w;
     size_t rest;

@@ -13,8 +13,8 @@ typedef enum pb_reduce {
         PB_NREDUCES
 } pb_reduce;
 
-/* The part of the training state of which each rank keeps only its slices (slices.h). arXiv:1910.02054 calls them ZeRO stages 1 and
- * 2. Each entry: X(enumerator, word on the command line, meaning). */
+/* The part of the training state of which each rank keeps only its slices (slices.h). arXiv:1910.02054 calls them ZeRO
+ * stages 1 and 2. Each entry: X(enumerator, word on the command line, meaning). */
 #define PB_SHARD_MAP(X)                                                                                                \
     X(NONE, "none", "nothing: every rank keeps all and makes the whole optimizer step")                                \
     X(OPTIMIZER, "optimizer", "moments and f32 master weights; the updated weights are gathered after the step")       \

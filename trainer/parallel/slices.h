@@ -1,12 +1,12 @@
-/* slices.h - divides the buckets of gradients into slices, one per rank: which elements of each trained tensor a rank keeps
- * the optimizer's state of (--shard) and writes into its file of a checkpoint; a pure function.
+/* slices.h - divides the buckets of gradients into slices, one per rank: which elements of each trained tensor a rank
+ * keeps the optimizer's state of (--shard) and writes into its file of a checkpoint; a pure function.
  *
  * The flat layout. The trained tensors are one vector in the order of pb_model.order; element i of tensor p is element
- * p->at + i of the vector. Bucket b is a range of the vector (pb_bucket). Its slices are contiguous, in the order of the
- * ranks, and cover it; the counts are as equal as the following rule allows. A slice ends at the end of a tensor or at
- * p->at + k pb_clip_run(n), n elements of the tensor, that is, between two partial sums of the gradient's norm (clip.h).
- * So each partial sum of the unsharded tensor is computed by one rank, and the norm has the same bits for any number of
- * ranks. The own vector of a rank is its slices of all buckets, one after the other. */
+ * p->at + i of the vector. Bucket b is a range of the vector (pb_bucket). Its slices are contiguous, in the order of
+ * the ranks, and cover it; the counts are as equal as the following rule allows. A slice ends at the end of a tensor or
+ * at p->at + k pb_clip_run(n), n elements of the tensor, that is, between two partial sums of the gradient's norm
+ * (clip.h). So each partial sum of the unsharded tensor is computed by one rank, and the norm has the same bits for any
+ * number of ranks. The own vector of a rank is its slices of all buckets, one after the other. */
 #ifndef PB_SLICES_H
 #define PB_SLICES_H
 #include "trainer/parallel/buckets.h"

@@ -94,8 +94,8 @@ static pb_status all_reduce(pb_ctx *ctx, const pb_trainer *t, const void *x, voi
                                                               .overlap = true});
 }
 
-/* True if each rank gets the sum of its slices only. In a fixed order of several micro-batches per rank, rank 0 needs all
- * of it for the next micro-batch. */
+/* True if each rank gets the sum of its slices only. In a fixed order of several micro-batches per rank, rank 0 needs
+ * all of it for the next micro-batch. */
 static bool slices_only(const pb_trainer *t) { return t->shards.on && !t->gradients.separate; }
 
 /* Adds this micro-batch to the sum of the micro-batches before it, on rank 0, which comes first in the order of the

@@ -1,8 +1,9 @@
 /* graphs.h - a cache of the CUDA graphs (on a CPU: recorded call lists) of a training loop, one per shape of a step.
  *
  * A graph holds kernel arguments by value. Another row length, or a micro-batch that accumulates gradients instead of
- * overwriting them, or that adds them over the ranks, therefore needs its own graph. Values that kernels read from device memory (the batch, learning
- * rate, step number, loss scale, 1/tokens) may change between replays of one graph. */
+ * overwriting them, or that adds them over the ranks, therefore needs its own graph. Values that kernels read from
+ * device memory (the batch, learning rate, step number, loss scale, 1/tokens) may change between replays of one
+ * graph. */
 #ifndef PB_GRAPHS_H
 #define PB_GRAPHS_H
 #include "trainer/step/trainer.h"

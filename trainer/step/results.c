@@ -1,4 +1,5 @@
-/* results.c - reads the results of a step from the device, and describes a trainer: its clip groups, memory and FLOPs. */
+/* results.c - reads the results of a step from the device, and describes a trainer: its clip groups, memory and
+ * FLOPs. */
 #include <stdlib.h>
 
 #include "trainer/step/trainer_impl.h"

@@ -1,10 +1,11 @@
 /* shards.h - training with the optimizer's state divided between the ranks (--shard).
  *
  * Rank r keeps moments and f32 masters of its slices (trainer/parallel/slices.h) only. In a step
- *     - the gradients of a bucket are reduced to their slices (reduce-scatter) instead of to all ranks, so that each rank
- *       has the sum of its slices only. Where micro-batches are added in a fixed order (gradients.h), the sum goes to all.
- *     - each rank computes the partial sums of squares of its slices; their sum over the ranks, where all but one term is
- *       0, gives every rank the partial sums of the whole gradient, and so the norm with the bits of one rank.
+ *     - the gradients of a bucket are reduced to their slices (reduce-scatter) instead of to all ranks, so that each
+ *       rank has the sum of its slices only. Where micro-batches are added in a fixed order (gradients.h), the sum goes
+ *       to all.
+ *     - each rank computes the partial sums of squares of its slices; their sum over the ranks, where all but one term
+ *       is 0, gives every rank the partial sums of the whole gradient, and so the norm with the bits of one rank.
  *     - the optimizer updates the slices, and an all-gather per bucket gives all ranks the new weights. */
 #ifndef PB_SHARDS_H
 #define PB_SHARDS_H

@@ -142,8 +142,8 @@ void pb_trainer_accumulate(pb_trainer *t, bool on);
 /* With several ranks: whether the following backward passes complete the gradients of a step, and therefore add them
  * over the ranks. True at first; false for all but the last of several micro-batches. */
 void pb_trainer_reduce(pb_trainer *t, bool on);
-/* With shard other than none: call it once, when weights have been loaded, before the first step. Keeps this rank's slices
- * of the master weights and frees the others. */
+/* With shard other than none: call it once, when weights have been loaded, before the first step. Keeps this rank's
+ * slices of the master weights and frees the others. */
 pb_status pb_trainer_shard(pb_trainer *t);
 /* With shard other than none: gathers the f32 master weights of all ranks into the model, where pb_peft_save reads them
  * (on), or frees them. All ranks call it together. Otherwise it does nothing. */

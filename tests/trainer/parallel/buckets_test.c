@@ -1,6 +1,6 @@
-/* buckets_test.c - tests the order of a model's gradients, and their division into buckets and slices: every gradient is
- * in one bucket and one slice, a bucket is complete when its last gradient is, a tied embedding is complete last, and
- * slices end between partial sums of the norm. */
+/* buckets_test.c - tests the order of a model's gradients, and their division into buckets and slices: every gradient
+ * is in one bucket and one slice, a bucket is complete when its last gradient is, a tied embedding is complete last,
+ * and slices end between partial sums of the norm. */
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* parallel_ranks_test.c - tests data parallel training over several ranks: weights, moments, losses and norms equal, bit
- * for bit, those of one rank that runs the same micro-batches; steps are skipped together; reduction in bf16.
+/* parallel_ranks_test.c - tests data parallel training over several ranks: weights, moments, losses and norms equal,
+ * bit for bit, those of one rank that runs the same micro-batches; steps are skipped together; reduction in bf16.
  *
  * Every rank trains with the others and then alone, with a communicator and without, and compares. */
 #include "ranks/world.h"
@@ -268,7 +268,8 @@ static void one_large_batch_is_near(void **state)
     free(mask);
 }
 
-/* A gradient, or a loss, that is infinite on one rank makes all ranks skip the step: none of them changes its weights. */
+/* A gradient, or a loss, that is infinite on one rank makes all ranks skip the step: none of them changes its
+ * weights. */
 static void a_step_is_skipped_by_all_ranks(void **state)
 {
     group *w = *state;
