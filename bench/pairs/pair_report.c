@@ -72,7 +72,7 @@ static void say_briefly(const pb_pair_result *r, const pb_pair_plan *plan, const
     if (isfinite(sensitivity.detectable))
         n += snprintf(out + n, PB_PAIR_TEXT - n, "%.2f %%", 100 * expm1(sensitivity.detectable));
     else n += snprintf(out + n, PB_PAIR_TEXT - n, "nothing");
-    if (r->why == PB_PAIR_HIDDEN) n += snprintf(out + n, PB_PAIR_TEXT - n, "; HIDDEN by rows that changed oppositely");
+    if (r->why == PB_PAIR_HIDDEN) snprintf(out + n, PB_PAIR_TEXT - n, "; HIDDEN by rows that changed oppositely");
     else if (r->blind) snprintf(out + n, PB_PAIR_TEXT - n, ", above --must-find %g %%", 100 * plan->rule.must_find);
 }
 
