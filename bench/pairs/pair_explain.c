@@ -59,6 +59,11 @@ static void say_remedy(const pb_pair_result *r, const pb_pair_opts *o, const pb_
     else say(out, "no worsening");
     if (sensitivity.pairs_needed) say(out, " and %d pairs one of %.2g %%", sensitivity.pairs_needed, twice);
     else say(out, ", and even 1000 pairs none of %.2g %%", twice);
+    if (r->why == PB_PAIR_HIDDEN) {
+        if (report->more) say(out, "; measure %d more pairs, or this row alone (--filter)", report->more);
+        else say(out, "; plan more pairs (--pairs, --max-pairs), or measure this row alone (--filter)");
+        return;
+    }
     if (report->more) say(out, "; measure %d more pairs", report->more);
     else if (sensitivity.pairs_needed == 0 || sensitivity.pairs_needed > o->look[1])
         say(out, "; reduce the noise of the machine (bench doctor)");
@@ -73,7 +78,6 @@ void pb_pair_explain(const pb_pair_result *r, const pb_pair_opts *o, const pb_pa
 #undef X
     };
     *out = 0;
-    say(out, "%s: ", pb_verdict_names[r->id]);
     if (r->look && r->why != PB_PAIR_EARLY) {
         say_figures(r, o, report->looks, out);
         say_tests(r, o, report, out);

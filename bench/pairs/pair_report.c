@@ -65,8 +65,6 @@ static void say_briefly(const pb_pair_result *r, const pb_pair_plan *plan, const
     const pb_pair_sensitivity sensitivity = pb_pair_sensitivity_of(r, &plan->rule, report);
     if (!r->look || r->why == PB_PAIR_EARLY || !isfinite(r->sd)) {
         pb_pair_explain(r, &plan->rule, report, out);
-        const char *rest = strstr(out, ": "); /* drops the verdict's name, which the table has in a column of its own */
-        if (rest) memmove(out, rest + 2, strlen(rest + 2) + 1);
         return;
     }
     int n = snprintf(out, PB_PAIR_TEXT, "%.3g %% interval %+.2f to %+.2f %%; detectable ",
@@ -74,7 +72,8 @@ static void say_briefly(const pb_pair_result *r, const pb_pair_plan *plan, const
     if (isfinite(sensitivity.detectable))
         n += snprintf(out + n, PB_PAIR_TEXT - n, "%.2f %%", 100 * expm1(sensitivity.detectable));
     else n += snprintf(out + n, PB_PAIR_TEXT - n, "nothing");
-    if (r->blind) snprintf(out + n, PB_PAIR_TEXT - n, ", above --must-find %g %%", 100 * plan->rule.must_find);
+    if (r->why == PB_PAIR_HIDDEN) snprintf(out + n, PB_PAIR_TEXT - n, "; HIDDEN by rows that changed oppositely");
+    else if (r->blind) snprintf(out + n, PB_PAIR_TEXT - n, ", above --must-find %g %%", 100 * plan->rule.must_find);
 }
 
 static void add(page *p, const pb_pair_judgement *j, size_t i, const pb_pair_plan *plan, bool explain)
@@ -208,6 +207,11 @@ static void note_open(const pb_pair_judgement *j, const pb_pair_folder *f, const
     if (j->report.blind)
         fprintf(out, "note: %d gating row%s could hide a change of %g %% (--must-find): the exit code is at least 3\n",
                 j->report.blind, j->report.blind == 1 ? "" : "s", 100 * r->must_find);
+    if (j->report.hidden)
+        fprintf(out,
+                "note: HIDDEN: %d row%s would be significant without the rows that changed in the opposite direction; "
+                "measure more pairs (--pairs, --max-pairs), or %s alone (--filter)\n",
+                j->report.hidden, j->report.hidden == 1 ? "" : "s", j->report.hidden == 1 ? "this row" : "these rows");
     if (r->must_find > 0 && !j->report.gating)
         fprintf(out, "note: no row gates, so no change could be found (--must-find): the exit code is at least 3\n");
     if (nothing(j)) fprintf(out, "note: no row has a value: every process was throttled, or measured no case\n");

@@ -198,6 +198,54 @@ static int pairs_at(const judging *s, const pb_pair_row *row, int look)
     return row->n >= planned ? planned : look == 0 ? row->n : 0;
 }
 
+/* ---- changes that are hidden by changes in the opposite direction ------------------------------ */
+
+/* True if the row changed in this direction: its mean is large, and its own sign flips are significant. */
+static bool changed(const judging *s, size_t i, int direction, int look)
+{
+    const pb_pair_result *r = &s->results[i];
+    const int pairs = pairs_at(s, r->row, look);
+    if (!r->row->gating || !s->rows[i].figures || pairs < s->o->look[look]) return false;
+    const double mean = pb_sample_of(s->rows[i].d[direction], pairs).mean;
+    return mean >= delta_of(r->row, s->o) &&
+           s->report->looks * pb_sign_flip(s->rows[i].d[direction], pairs, 0) <= s->o->alpha;
+}
+
+/* True if row i may be HIDDEN: this look found nothing, and the mean is large in this direction. */
+static bool may_be_hidden(const judging *s, size_t i, int direction)
+{
+    const pb_pair_result *r = &s->results[i];
+    return s->rows[i].fresh && r->row->gating && r->why == PB_PAIR_UNCLEAR &&
+           (direction == WORSE ? r->estimate : -r->estimate) >= delta_of(r->row, s->o);
+}
+
+/* Repeats the joint test of one direction without the rows that changed in the opposite one. It decides no verdict. */
+static pb_status find_hidden(judging *s, int direction, int look)
+{
+    const int opposite = direction == WORSE ? BETTER : WORSE;
+    size_t m = 0, left_out = 0, candidates = 0;
+    double t;
+    for (size_t i = 0; i < s->n; i++) candidates += may_be_hidden(s, i, direction);
+    for (size_t i = 0; candidates && i < s->n; i++) {
+        if (!in_family(&s->rows[i], &s->results[i], direction)) continue;
+        const int n = s->results[i].row->n, planned = s->o->look[look];
+        if (changed(s, i, opposite, look)) left_out++;
+        else s->family[m++] = (pb_differences){s->rows[i].d[direction], n < planned ? n : planned};
+    }
+    if (!left_out) return PB_OK;
+    PB_TRY(pb_joint_flip(s->family, m, s->o->alpha / s->report->looks, s->p, &t));
+    m = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        if (!in_family(&s->rows[i], &s->results[i], direction) || changed(s, i, opposite, look)) continue;
+        if (may_be_hidden(s, i, direction) && s->report->looks * s->p[m] <= s->o->alpha)
+            s->results[i].why = PB_PAIR_HIDDEN;
+        m++;
+    }
+    return PB_OK;
+}
+
+/* ---- one look, and the report ------------------------------------------------------------------ */
+
 static pb_status take_look(judging *s, int look)
 {
     bool reached = false;
@@ -210,6 +258,7 @@ static pb_status take_look(judging *s, int look)
     for (int d = 0; d < DIRECTIONS && reached; d++) PB_TRY(test_family(s, d, look));
     for (size_t i = 0; i < s->n; i++)
         if (s->rows[i].fresh) decide(&s->rows[i], &s->results[i], s);
+    for (int d = 0; d < DIRECTIONS && reached; d++) PB_TRY(find_hidden(s, d, look));
     return PB_OK;
 }
 
@@ -222,6 +271,7 @@ static bool is_blind(const pb_pair_result *r, const judging *s)
 {
     const bool found = r->id == PB_VERDICT_REGRESSED || r->id == PB_VERDICT_IMPROVED;
     if (!(s->o->must_find > 0) || !r->row->gating || !r->look || r->why == PB_PAIR_EARLY || found) return false;
+    if (r->why == PB_PAIR_HIDDEN) return true;
     return !(pb_pair_sensitivity_of(r, s->o, s->report).detectable <= log(1 + s->o->must_find));
 }
 
@@ -236,6 +286,7 @@ static void conclude(judging *s)
         s->report->early |= r->why == PB_PAIR_EARLY;
         r->blind = is_blind(r, s);
         s->report->blind += r->blind;
+        s->report->hidden += r->why == PB_PAIR_HIDDEN;
         if (pb_pair_counts(r)) s->report->count[r->id]++;
     }
     if (undecided) s->report->more = (most < s->o->look[0] ? s->o->look[0] : s->o->look[1]) - most;

@@ -52,6 +52,13 @@
  * pairs, the sign-flip test is only approximate. And how many pairs are planned, and whether a comparison ends early,
  * must not depend on the differences measured; it may depend on how long the pairs took.
  *
+ * Hidden changes. A large change of one row weakens the joint test of changes in the opposite direction: where half of
+ * the signs or more are flipped, its statistic is large. With 7 pairs, where only the observed choice of signs may reach
+ * the observed statistic, a row that became much faster can keep all slower rows from being REGRESSED. Such a row stays
+ * INCONCLUSIVE, because a family chosen by the data would break the bound, but the reason HIDDEN says so: its mean is
+ * beyond delta, and the joint test is significant without the gating rows whose mean is beyond delta in the opposite
+ * direction and significant by their own sign flips. What to do: measure more pairs, or this row alone.
+ *
  * Rows that do not gate are tested alone, each as a family of one. They affect the exit code only if FAILED or
  * INCOMPARABLE. */
 #ifndef PB_PAIR_RULE_H
@@ -66,8 +73,8 @@ typedef struct pb_pair_opts {
     double alpha;
     double alpha_same; /* probability of a false SAME on one row, over all looks */
     double power;      /* probability of detection for which the detectable change is stated */
-    /* A gating row that is neither REGRESSED nor IMPROVED is blind if its detectable change is above this share; such
-     * rows are counted in pb_pair_report.blind. 0: not asked for. */
+    /* A gating row that is neither REGRESSED nor IMPROVED is blind if its detectable change is above this share, or if
+     * its change is hidden (PB_PAIR_HIDDEN); such rows are counted in pb_pair_report.blind. 0: not asked for. */
     double must_find;
     int look[2]; /* number of pairs; 2 <= look[0] <= look[1] <= PB_SIGN_FLIP_MAX; equal: one look */
 } pb_pair_opts;
@@ -92,6 +99,7 @@ typedef struct pb_pair_row {
     X(EQUIVALENT, "both tests show that any change is too small to matter")                                            \
     X(SMALL, "significant, but small, and equivalence is not shown")                                                   \
     X(UNCLEAR, "neither a change nor equivalence is shown")                                                            \
+    X(HIDDEN, "HIDDEN: significant if the rows that changed in the opposite direction are left out")                   \
     X(FEW, "so few pairs cannot show a change")                                                                        \
     X(EARLY, "not judged yet")                                                                                         \
     X(NO_SPREAD, "too few pairs to estimate the noise, or a noise that is not finite")                                 \
@@ -133,6 +141,7 @@ typedef struct pb_pair_report {
     int more;                /* pairs to add to reach the next look, if a gating row is INCONCLUSIVE; else 0 */
     bool early;              /* a row has fewer than look[0] pairs, so that it is not judged yet */
     int blind;               /* number of blind rows (pb_pair_opts.must_find) */
+    int hidden;              /* number of rows whose change is hidden by rows that changed in the opposite direction */
     double t[2];             /* for each look: the t that a gating row needed to be REGRESSED (pb_joint_flip) */
 } pb_pair_report;
 
@@ -168,8 +177,8 @@ pb_pair_sensitivity pb_pair_sensitivity_of(const pb_pair_result *r, const pb_pai
 const pb_gate *pb_pair_unmatched(const pb_gates *gates, const pb_pair_row *rows, size_t n, int *at);
 
 enum { PB_PAIR_TEXT = 768 };
-/* Writes one line for --explain: the figures, the tests, the reason for the verdict and, if it is INCONCLUSIVE, what
- * could be done (pair_explain.c). */
+/* Writes one line for --explain, without the verdict's name: the figures, the tests, the reason for the verdict and, if
+ * it is INCONCLUSIVE, what could be done (pair_explain.c). */
 void pb_pair_explain(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report,
                      char out[PB_PAIR_TEXT]);
 #endif

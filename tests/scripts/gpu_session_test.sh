@@ -1,6 +1,7 @@
 #!/bin/bash
 # gpu_session_test.sh BENCH SOURCE - scripts/gpu-session and scripts/gpu-bench with a bench that is a script: which cases
-# they measure, how often and how long, on which machine, and what they leave. Also what gpu_session.txt promises.
+# they measure, how often and how long, on which machine, and what they leave. Also what gpu_session.txt promises,
+# and the usage of scripts/gpu-check.
 real=$1 source=$2
 . "${0%/*}/../cli.sh"
 unset PB_MACHINE LIMITS CASES KERNELS BACKWARD THROUGHPUT ATTENTION PROCESSES DEVICE
@@ -32,6 +33,10 @@ printf '#!/bin/sh\necho "NVIDIA H200, 580.159.04, 700.00"\n' >path/nvidia-smi
 chmod +x build/bin/bench path/*
 export PATH=$dir/path:$PATH LOG=$dir/calls
 session() { : >"$LOG" && "$source/scripts/gpu-session" build out "$@"; }
+
+expect 2 'usage: scripts/gpu-check BUILD OUT' "$source/scripts/gpu-check"
+expect 2 'usage: scripts/gpu-check BUILD OUT' "$source/scripts/gpu-check" build
+[[ -e out || $(wc -l <log) -ne 3 ]] && fail "gpu-check: more than the usage is printed, or a folder is left"
 
 expect 0 'tables of' session
 machine=NVIDIA_H200-580.159.04-700W

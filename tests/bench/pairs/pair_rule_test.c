@@ -27,14 +27,14 @@ typedef struct expected {
 
 static const expected cases[] = {
     /* decisions after 12 pairs */
-    {0.0200, 0.003, 12, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "REGRESSED: +2.02 % [+1."},
-    {-0.020, 0.003, 12, 0, 0, PB_VERDICT_IMPROVED, PB_PAIR_FASTER, 1, 0, "IMPROVED: -1.98 % [-2."},
+    {0.0200, 0.003, 12, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "+2.02 % [+1."},
+    {-0.020, 0.003, 12, 0, 0, PB_VERDICT_IMPROVED, PB_PAIR_FASTER, 1, 0, "-1.98 % [-2."},
     {0.0002, 0.003, 12, 0, 0, PB_VERDICT_SAME, PB_PAIR_EQUIVALENT, 1, 0, "equivalence p="},
     {0.0200, 0.030, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 12, "; measure 12 more pairs"},
     {0.0098, 0.003, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_SMALL, 1, 12, "significant, but"},
     /* For a metric where higher is better, a decrease is a regression; the text keeps the sign of the change. */
-    {-0.020, 0.003, 12, 1, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "REGRESSED: -1.98 % [-2."},
-    {0.0200, 0.003, 12, 1, 0, PB_VERDICT_IMPROVED, PB_PAIR_FASTER, 1, 0, "IMPROVED: +2.02 % [+1."},
+    {-0.020, 0.003, 12, 1, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "-1.98 % [-2."},
+    {0.0200, 0.003, 12, 1, 0, PB_VERDICT_IMPROVED, PB_PAIR_FASTER, 1, 0, "+2.02 % [+1."},
     /* The second look, at 24 pairs or all pairs, is made if 12 pairs did not decide. */
     {0.0200, 0.022, 24, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 2, 0, "from 24 pairs, look 2 of 2"},
     {0.0200, 0.045, 24, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 2, 0, "reduce the noise of the machine"},
@@ -50,7 +50,7 @@ static const expected cases[] = {
     {0.0500, 0.000, 0, 0, 0, PB_VERDICT_INCOMPARABLE, PB_PAIR_NO_RATIO, 0, 0, "or there are no pairs"},
     /* no spread, as in counts of bytes */
     {0.0500, 0.000, 12, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "+5.13 % [+5.13 %, +5.13 %]"},
-    {0.0000, 0.000, 12, 0, 0, PB_VERDICT_SAME, PB_PAIR_EQUIVALENT, 1, 0, "SAME"},
+    {0.0000, 0.000, 12, 0, 0, PB_VERDICT_SAME, PB_PAIR_EQUIVALENT, 1, 0, "equivalence p="},
     {0.0050, 0.000, 12, 0, 0, PB_VERDICT_SAME, PB_PAIR_EQUIVALENT, 1, 0, "+0.50 %"},
     /* noise without bound */
     {0.0000, 1e307, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 12, "and even 1000 pairs none"},
@@ -116,13 +116,13 @@ static void rows_without_values(void **state)
     row.obstacle = "unit differs";
     judge_one(&row, &r, &report, text);
     assert_int_equal(r.id, PB_VERDICT_INCOMPARABLE);
-    assert_string_equal(text, "INCOMPARABLE: the sides cannot be compared: unit differs");
+    assert_string_equal(text, "the sides cannot be compared: unit differs");
     assert_int_equal(pb_compare_exit(report.count, &lenient), PB_EXIT_INCOMPARABLE);
     row.wrong = "a time that is not above zero"; /* a wrong result overrides everything else */
     row.gating = false;
     judge_one(&row, &r, &report, text);
     assert_true(r.id == PB_VERDICT_FAILED && r.why == PB_PAIR_WRONG && report.count[PB_VERDICT_FAILED] == 1);
-    assert_string_equal(text, "FAILED: the candidate's values are wrong: a time that is not above zero");
+    assert_string_equal(text, "the candidate's values are wrong: a time that is not above zero");
     assert_int_equal(pb_compare_exit(report.count, &lenient), PB_EXIT_INCOMPARABLE);
     row.wrong = NULL;
     row.gating = true;

@@ -67,6 +67,7 @@ pairs noisy2 6
 expect 0 'INCONCLUSIVE: ' "$fixture" compare noisy1 --explain
 grep -q 'sign-flip test p=.*neither a change nor equivalence is shown.*pairs detect a worsening of' log ||
     fail "noisy1: the explanation of the verdict is missing"
+grep -q 'INCONCLUSIVE: INCONCLUSIVE' log && fail "noisy1: the verdict is printed twice"
 compared 0 'warning: 2 pairs cannot find a change, however large: the smallest p-value is 2^-2, and alpha 0.01 needs 7 pairs' \
     few ./base ./same --pairs 2 --max-pairs 2
 grep -q 'inconclusive=3' log || fail "few: two pairs are judged"
