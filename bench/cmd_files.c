@@ -11,6 +11,7 @@
 #include "bench/rows/rows.h"
 #include "bench/text/text.h"
 #include "cli/hint.h"
+#include "os/interrupt.h"
 
 /* Prints the error message when the exit code says that the call failed. Other codes are verdicts and have no
  * message. */
@@ -128,10 +129,27 @@ static bool nothing_to_compare_with(const pb_options *o)
     return true;
 }
 
-static pb_exit compare_run(const pb_options *o, const char *dir)
+static pb_compare_opts run_compare_opts(const pb_options *o)
 {
     pb_compare_opts opts = compare_opts(o);
     opts.subset = o->args.n || o->filter.n || o->axis.n || o->impl || o->prefer;
+    return opts;
+}
+
+pb_status pb_run_unconfirmed(const pb_options *o, const char *dir, char **keys, int *rows)
+{
+    char gates[PB_PATH_TEXT];
+    const pb_compare_opts opts = run_compare_opts(o);
+    *keys = NULL;
+    *rows = 0;
+    snprintf(gates, sizeof gates, "%s/gates.csv", o->baseline);
+    if (!o->gates && access(gates, F_OK) != 0) return PB_OK;
+    return pb_compare_unconfirmed(dir, &opts, keys, rows);
+}
+
+static pb_exit compare_run(const pb_options *o, const char *dir)
+{
+    const pb_compare_opts opts = run_compare_opts(o);
     if (!o->quiet) putchar('\n');
     if (nothing_to_compare_with(o))
         return o->require_baseline ? PB_EXIT_INCOMPARABLE : o->bisect ? PB_EXIT_INCONCLUSIVE : PB_EXIT_OK;
@@ -172,14 +190,15 @@ static void keep(const pb_options *o, const char *dir)
     else if (*said && !o->quiet) printf("kept as a session: %s\n", said);
 }
 
-pb_exit pb_after_run(const pb_options *o, const char *dir)
+pb_exit pb_after_run(const pb_options *o, const char *dir, pb_measure_again *again, void *user)
 {
     const pb_report_opts report = {.gate_requirements = o->gate != NULL};
     FILE *out = o->quiet ? fopen("/dev/null", "w") : stdout;
     if (!out) return pb_fail(PB_EIO, "/dev/null cannot be opened"), pb_complain(PB_EXIT_HARNESS);
     pb_exit code = explained(pb_report(dir, &report, out));
     if (out != stdout) fclose(out);
-    if (!o->no_compare) code = pb_worse_exit(code, compare_run(o, dir));
+    if (!o->no_compare && !o->no_confirm) code = pb_worse_exit(code, again(user));
+    if (!o->no_compare && !pb_interrupted()) code = pb_worse_exit(code, compare_run(o, dir));
     keep(o, dir);
     return code;
 }

@@ -28,6 +28,7 @@ typedef struct run {
     uint64_t seed;
     pb_run_name name;
     char machine_id[PB_MACHINE_TEXT], host[PB_HOST_TEXT];
+    double end; /* end of the budget on pb_clock_seconds(); 0: none */
 } run;
 
 /* ---- planning the cases ----------------------------------------------------------------------------- */
@@ -155,6 +156,7 @@ static pb_exit process_all(run *r, bool *stopped, bool *refused)
                     .before = expected_before(r),
                     .deadline = budget >= 0 ? pb_budget_deadline(started, budget) : 0,
                     .end = budget >= 0 ? started + budget : 0};
+    r->end = l.end;
     for (int i = r->next.process; i < pb_attempts_processes(&r->attempts) && !pb_interrupted() && !*stopped; i++) {
         l.number = i;
         l.processes = pb_attempts_processes(&r->attempts);
@@ -202,12 +204,13 @@ static pb_exit measure(run *r)
     pb_exit code = process_all(r, &stopped, &refused);
     bool whole = code != PB_EXIT_HARNESS && code != PB_EXIT_USAGE;
     if (whole && pb_run_json_write(r->name.dir, r->about, false) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
-    if (pb_interrupted() || stopped)
+    if ((pb_interrupted() || stopped) && !r->o->child_only) /* cmd_again.c says how a second measurement continues */
         fprintf(stderr, "bench: %s; the rows measured so far are in %s; bench run --resume %s continues\n",
                 stopped ? "the budget is used up" : "interrupted", r->name.dir, r->name.dir);
     else if (!whole && refused) drop_if_empty(r);
     if (!whole || code == PB_EXIT_HARNESS) return code;
-    code = pb_worse_exit(code, pb_after_run(r->o, r->name.dir));
+    pb_again again = {.o = r->o, .dir = r->name.dir, .plan = &r->plan, .end = r->end};
+    code = pb_worse_exit(code, pb_after_run(r->o, r->name.dir, pb_again_run, &again));
     if (!r->o->quiet) printf("results: %s/results.csv\n", r->name.dir);
     return code == PB_EXIT_NO_MEMORY ? PB_EXIT_HARNESS : code;
 }

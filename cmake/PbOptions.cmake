@@ -34,7 +34,11 @@ message(STATUS "plumb: CUDA backend ${PB_CUDA}")
 add_library(pb_options INTERFACE)
 target_include_directories(pb_options INTERFACE ${CMAKE_SOURCE_DIR})
 target_compile_features(pb_options INTERFACE c_std_11)
+# -g1 replaces the -g of RelWithDebInfo: function names and line numbers, which stack traces and perf need, no types
+# and local variables. The machine code is the same, so the flags that run.json records do not name it. For a debugger
+# build with -DCMAKE_BUILD_TYPE=Debug.
 target_compile_options(pb_options INTERFACE
+  $<$<AND:$<COMPILE_LANGUAGE:C>,$<CONFIG:RelWithDebInfo>>:-g1>
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes
     -Wmissing-prototypes -Wdouble-promotion -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math>
   $<$<C_COMPILER_ID:Clang>:-Wno-gnu-zero-variadic-macro-arguments> # for PB_ISA_MAP without further arguments

@@ -1,4 +1,5 @@
-# gate_score_build.py - builds the programs that scripts/gate-score compares: the unchanged one, and one for each record.
+# gate_score_build.py - builds the programs that scripts/gate-score compares: the unchanged one and one for each
+# record.
 """The unchanged tree is built once, in the folder base/build, from the copy base/tree. All paths in its build.ninja are
 then made relative, so that a copy of base/ in any other folder is also a complete build. A variant is such a copy with
 the record's edits: ninja compiles only what depends on them. Variants are built in parallel."""
@@ -124,7 +125,7 @@ class Programs:
         todo, broken = [r for r in found if not os.path.exists(self.program(r.name))], {}
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             each = max(1, self.jobs // max(1, len(todo)))
-            running = {pool.submit(self.build_variant, r, tree.applied(r) if r.edits else {}, each): r.name for r in todo}
+            running = {pool.submit(self.build_variant, r, tree.applied(r), each): r.name for r in todo}
             for done in concurrent.futures.as_completed(running):
                 if isinstance(done.exception(), (BuildError, OSError)):
                     broken[running[done]] = str(done.exception())

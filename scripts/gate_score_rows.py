@@ -1,12 +1,12 @@
-# gate_score_rows.py - the results of scripts/gate-score: reads the tables of bench compare, and reads and writes the CSV
-# that build/gate-score/results.csv and baselines/*/gate_score.csv have in common.
+# gate_score_rows.py - the results of scripts/gate-score: reads the tables of bench compare, and reads and writes the
+# CSV format of build/gate-score/results.csv and baselines/*/gate_score.csv.
 import csv
 import os
 import re
 import statistics
 
-COLUMNS = ("commit", "device", "machine", "kind", "name", "round", "part", "exit_code", "verdict", "change", "detectable",
-           "pairs", "seconds", "rows")
+COLUMNS = ("commit", "device", "machine", "kind", "name", "round", "part", "exit_code", "verdict", "change",
+           "detectable", "pairs", "seconds", "rows")
 TIMES = ("kernel_time", "backward_time", "step_time")
 COUNTERS = ("kernel_launches", "graph_nodes", "host_syncs", "allocations", "held_peak", "formula_flops")
 LINE = re.compile(r"^(\S.*?) {2,}(\w+) {2,}.*?\s\d+/\d+\s+([A-Z]+)\b(.*)$")

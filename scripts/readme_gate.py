@@ -56,14 +56,16 @@ class Change:
         return any(r["verdict"] == "found" for r in self.rows)
 
     def cell(self, part):
-        """What one part of the gate said."""
+        """The answer of one part of the gate."""
         rows = self.of(part)
         if not rows:
             return "not measured"
         verdict = rows[-1]["verdict"]
         detectable = f", would find {100 * float(rows[-1]['detectable']):.1f} %" if rows[-1]["detectable"] else ""
+        counts = part == "counters"
         return {"found": "found", "inconclusive": "INCONCLUSIVE" + detectable, "failed": "comparison failed",
-                "improved": "**called faster**", "same": "no" if part == "counters" else "**missed**: SAME"}[verdict]
+                "improved": "no: a counter fell" if counts else "**called faster**",
+                "same": "no" if counts else "**missed**: SAME"}[verdict]
 
     def compared(self):
         return [r for r in self.of("pairs") if r["verdict"] != "failed"]
@@ -96,13 +98,18 @@ class Scores:
         """[(text, slowdowns, share that must be found or None)], by measured size."""
         out, below = [], float("inf")
         for least, share in AIMS[self.device]:
-            text = f"of {100 * least:g} % and more" if below == float("inf") else f"of {100 * least:g} to {100 * below:g} %"
+            text = f"of {100 * least:g} " + ("% and more" if below == float("inf") else f"to {100 * below:g} %")
             out.append((text, [c for c in self.slowdowns if c.size is not None and least <= c.size < below], share))
             below = least
         out.append((f"of less than {100 * below:g} %",
                     [c for c in self.slowdowns if c.size is not None and c.size < below], None))
         out.append(("of unknown size", [c for c in self.slowdowns if c.size is None], None))
         return [c for c in out if c[1] or c[2]]
+
+    def complete(self):
+        """Whether every record was compared by pairs."""
+        return all(sum(bool(c.compared()) for c in changes) >= self.total[kind]
+                   for kind, changes in (("slowdown", self.slowdowns), ("harmless", self.harmless)))
 
     def comparisons(self):
         return sum(len(c.compared()) for c in self.harmless)
@@ -125,18 +132,19 @@ def load(stored):
 # ---- text --------------------------------------------------------------------------------------------------------
 
 
-def found_text(changes, share):
-    """How many of these slowdowns were found, and what the aim is."""
+def found_text(changes, share, complete):
+    """How many of these slowdowns were found, and what the aim is. complete: no slowdown is left to be compared."""
     k, n = sum(c.found() for c in changes), len(changes)
     if n == 0:
         return ["0 of 0", "", "all" if share == 1 else f"{100 * share:g} %", "nothing measured"]
     aim = "" if share is None else "all" if share == 1 else f"{100 * share:g} %"
-    met = "" if share is None else "met" if k >= share * n else "**not met**"
+    met = "" if share is None else "**not met**" if k < share * n else "met" if complete else "met so far"
     return [f"{k} of {n}", f"above {100 * lower(k, n):.0f} %", aim, met]
 
 
 def totals(s):
-    rows = [["slowdowns " + text + " found", *found_text(changes, share)] for text, changes, share in s.classes()]
+    rows = [[f"slowdowns {text} found", *found_text(changes, share, s.complete())]
+            for text, changes, share in s.classes()]
     n, k, aim = s.comparisons(), s.alarms(), HARMLESS_COMPARISONS[s.device]
     bound = f"below {100 * upper(min(k, n), n):.1f} %" if n else ""
     met = "**not met**" if k else "met" if n >= aim else f"{n} of {aim} comparisons made"
@@ -145,16 +153,18 @@ def totals(s):
 
 
 def section(s):
-    measured = (f"{len(s.slowdowns)} of {s.total['slowdown']} slowdowns and {len(s.harmless)} of {s.total['harmless']} "
-                f"harmless changes are measured, at {s.commits()}.")
+    pairs = [sum(bool(c.compared()) for c in changes) for changes in (s.slowdowns, s.harmless)]
+    measured = (f"Measured are {len(s.slowdowns)} of {s.total['slowdown']} slowdowns and {len(s.harmless)} of "
+                f"{s.total['harmless']} harmless changes ({pairs[0]} and {pairs[1]} of them by pairs), "
+                f"at {s.commits()}.")
     slow = [[c.what, "" if c.size is None else f"{100 * c.size:+.1f} %", *map(c.cell, ("counters", "pairs", "stored"))]
             for c in s.slowdowns]
+    others = ("improved", "same", "inconclusive", "failed")
     harmless = [[c.what, f"{len(c.compared())}", f"{c.alarms()}",
-                 *(f"{sum(r['verdict'] == v for r in c.of('pairs'))}" for v in ("improved", "same", "inconclusive", "failed"))]
-                for c in s.harmless]
+                 *(f"{sum(r['verdict'] == verdict for r in c.of('pairs'))}" for verdict in others)] for c in s.harmless]
     parts = [f"## `{s.machine}`", measured, totals(s),
              table(["slowdown", "time", "counters", "pairs", "stored sessions"], slow),
-             table(["harmless change", "comparisons", "alarms", "IMPROVED", "SAME", "INCONCLUSIVE", "failed"], harmless)]
+             table(["harmless change", "compared", "alarms", "IMPROVED", "SAME", "INCONCLUSIVE", "failed"], harmless)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -163,9 +173,9 @@ def gate(stored):
 
 
 def gate_finding(stored):
-    """One sentence for each machine; "" without results."""
+    """One sentence for each machine on which every record was compared; "" without such a machine."""
     texts = []
-    for s in load(stored):
+    for s in filter(Scores.complete, load(stored)):
         found = "; ".join(f"{sum(c.found() for c in changes)} of {len(changes)} slowdowns {text} were found"
                           for text, changes, share in s.classes() if share)
         n, k = s.comparisons(), s.alarms()

@@ -87,7 +87,7 @@ static pb_status evaluate(pb_job *j)
     if (s == PB_OK && path) s = dump_rest(j, &d);
     dump_close(&d);
     if (s != PB_OK) return s;
-    printf("tokens %.0f\nloss %#.9g\nperplexity %#.9g\n", e.tokens, e.loss, exp(e.loss));
+    if (pb_train_leads(j->o)) printf("tokens %.0f\nloss %#.9g\nperplexity %#.9g\n", e.tokens, e.loss, exp(e.loss));
     return isfinite(e.loss) ? PB_OK : pb_fail(PB_EWRONG, "the mean loss of the conversations is not finite");
 }
 
@@ -95,6 +95,9 @@ pb_status pb_train_eval(const pb_train_options *o)
 {
     pb_job j = {0};
     pb_status s = pb_job_configure(o, &j);
+    if (s == PB_OK && o->dump_logits && j.ranks > 1)
+        s = pb_fail(PB_EINVAL, "--dump-logits writes the rows of one rank: start train eval without other ranks");
+    s = pb_job_agree(&j, "the options", s);
     if (s == PB_OK) s = pb_job_open(&j, false);
     if (s == PB_OK) s = evaluate(&j);
     s = pb_job_explain_lost_device(&j, s);

@@ -20,15 +20,16 @@ static void print_model(const pb_job *j)
 static void print_steps(const pb_job *j)
 {
     const pb_schedule *s = &j->schedule;
-    const double tokens = (double)j->micro_batches * j->cfg.B * j->cfg.S, rows = (double)pb_dataset_rows(j->data);
-    printf("steps       %ld of %d x %d rows of %d tokens; %.2f epochs of the data\n", s->steps, j->micro_batches,
-           j->cfg.B, j->cfg.S, (double)s->steps * j->micro_batches * j->cfg.B / rows);
+    const double all = (double)j->micro_batches * j->ranks * j->cfg.B, rows = (double)pb_dataset_rows(j->data);
+    printf("steps       %ld of %d x %d rows of %d tokens", s->steps, j->micro_batches, j->cfg.B, j->cfg.S);
+    if (j->ranks > 1) printf(" on each of %d ranks", j->ranks);
+    printf("; %.2f epochs of the data\n", (double)s->steps * all / rows);
     printf("learning    rate %g after %ld steps of warm-up, %s", s->lr, s->warmup, j->o->schedule);
     if (s->kind == PB_SCHEDULE_COSINE) printf(" to %g", s->min);
     printf("; gradients clipped (%s) to norm %g\n", j->o->clip, (double)j->cfg.max_norm);
     const pb_flops f = pb_trainer_flops(j->trainer);
     printf("work        %.3g floating-point operations and %.0f tokens per step\n",
-           (f.forward + f.backward) * j->micro_batches, tokens);
+           (f.forward + f.backward) * j->micro_batches * j->ranks, all * j->cfg.S);
 }
 
 static pb_status print_memory(pb_job *j)
@@ -40,7 +41,7 @@ static pb_status print_memory(pb_job *j)
     printf("memory      weights %.1f MB, gradients %.1f, moments %.1f, activations %.1f, scratch %.1f\n",
            1e-6 * (double)m.weights, 1e-6 * (double)m.grads, 1e-6 * (double)m.moments, 1e-6 * (double)m.activations,
            1e-6 * (double)j->ctx.scratch_bytes);
-    printf("peak        %.1f MB on %s\n", 1e-6 * peak, j->o->device);
+    printf("peak        %.1f MB on %s%s\n", 1e-6 * peak, j->o->device, j->ranks > 1 ? ", of rank 0" : "");
     return PB_OK;
 }
 

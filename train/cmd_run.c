@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "os/interrupt.h"
+#include "os/where.h"
 #include "train/job.h"
 #include "train/log.h"
 #include "train/save.h"
@@ -18,6 +19,7 @@ typedef struct run {
     pb_progress p; /* p.iteration: completed steps, including those of earlier processes of a resumed run */
     double pace;   /* smoothed seconds per step; 0: not known yet */
     long timed;    /* steps of this process */
+    bool stop;     /* this rank or, with several, another one was interrupted */
 } run;
 
 static long done(const run *r) { return (long)r->p.iteration; }
@@ -25,7 +27,7 @@ static long done(const run *r) { return (long)r->p.iteration; }
 static void warn_of_lr(const pb_job *j)
 {
     const int rank = j->cfg.model.rank;
-    if (pb_lr_is_high(j->cfg.model.tuning, rank, j->schedule.lr))
+    if (pb_train_leads(j->o) && pb_lr_is_high(j->cfg.model.tuning, rank, j->schedule.lr))
         fprintf(stderr,
                 "train: warning: training is known to diverge with learning rate %g at rank %d; the default is %g\n",
                 j->schedule.lr, rank, pb_default_lr(j->cfg.model.tuning, rank));
@@ -100,7 +102,7 @@ static void count_step(run *r, const pb_step_result *x)
     r->p.skipped += x->skipped;
     r->p.skipped_in_row = x->skipped ? r->p.skipped_in_row + 1 : 0;
     update_pace(r, x);
-    if (x->skipped) fprintf(stderr, "train: step %ld skipped: %s\n", done(r), x->why);
+    if (x->skipped && pb_train_leads(r->j.o)) fprintf(stderr, "train: step %ld skipped: %s\n", done(r), x->why);
 }
 
 static pb_status one_step(run *r)
@@ -108,8 +110,10 @@ static pb_status one_step(run *r)
     pb_step_result x;
     double memory, eval_loss = (double)NAN;
     const double lr = pb_schedule_lr(&r->j.schedule, done(r));
+    pb_where_step(done(r));
     PB_TRY(pb_job_step(&r->j, r->j.graph ? &r->graphs : NULL, lr, &x));
     count_step(r, &x);
+    r->stop = x.stop;
     PB_TRY(pb_job_memory(&r->j, &memory));
     if (!r->j.o->quiet && (done(r) % r->j.o->log_interval == 0 || done(r) == r->j.schedule.steps || x.skipped))
         print_progress(r, &x, lr, memory);
@@ -140,24 +144,29 @@ static void print_graphs(const pb_graphs *g)
            (unsigned long long)(g->runs - g->replayed));
 }
 
+/* True if the run ends before its last step. With several ranks, all see the interruption of one after the same step,
+ * because it travels with the losses. */
+static bool stopped(const run *r) { return r->j.comm ? r->stop : pb_interrupted(); }
+
 static pb_status steps(run *r)
 {
-    while (done(r) < r->j.schedule.steps && !pb_interrupted()) {
+    while (done(r) < r->j.schedule.steps && !stopped(r)) {
         PB_TRY(one_step(r));
         if ((long)r->p.skipped_in_row >= r->j.o->max_skipped)
             return pb_fail(PB_EWRONG,
                            "step %ld: %ld steps in a row had no finite loss and gradient (limit: --max-skipped)",
                            done(r), (long)r->p.skipped_in_row);
     }
-    if (pb_interrupted()) {
-        fprintf(stderr, "train: interrupted after step %ld\n", done(r));
+    const bool stop = stopped(r);
+    if (stop) {
+        if (pb_train_leads(r->j.o)) fprintf(stderr, "train: interrupted after step %ld\n", done(r));
         if (done(r)) PB_TRY(pb_saver_step(&r->saver, &r->p, true));
     }
-    if (r->p.skipped)
+    if (r->p.skipped && pb_train_leads(r->j.o))
         printf("%ld of %ld steps were skipped, because their loss or gradient was not finite\n", (long)r->p.skipped,
                done(r));
     if (r->j.graph && !r->j.o->quiet) print_graphs(&r->graphs);
-    return pb_interrupted() ? PB_OK : pb_export(&r->j, &r->export);
+    return stop ? PB_OK : pb_job_agree(&r->j, "the export", pb_export(&r->j, &r->export));
 }
 
 /* Turns EPATH into EIO. Every path was usable when training began. A path that fails later is therefore a failure of
@@ -170,12 +179,14 @@ pb_status pb_train_run(const pb_train_options *o)
     if (o->dry_run) return pb_train_plan(o);
     pb_status s = pb_job_configure(o, &r.j);
     if (s == PB_OK) warn_of_lr(&r.j);
+    s = pb_job_agree(&r.j, "the options", s);
     if (s == PB_OK) s = pb_job_explain_lost_device(&r.j, pb_job_open(&r.j, false));
-    if (s == PB_OK) s = pb_job_explain_lost_device(&r.j, pb_job_reserve(&r.j));
+    if (s == PB_OK) s = pb_job_agree(&r.j, "scratch memory", pb_job_explain_lost_device(&r.j, pb_job_reserve(&r.j)));
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
-    if (s == PB_OK) s = pb_export_open(o->export, &r.export);
+    if (s == PB_OK) s = pb_job_agree(&r.j, "the export folder", pb_export_open(&r.j, &r.export));
     /* The log is opened last: opening may truncate an existing log, so all other checks must have passed. */
-    if (s == PB_OK) s = pb_log_open(o->log, o->resume ? done(&r) : -1, &r.log);
+    const char *log = pb_train_leads(o) ? o->log : NULL;
+    if (s == PB_OK) s = pb_job_agree(&r.j, "the log", pb_log_open(log, o->resume ? done(&r) : -1, &r.log));
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);
         s = blame_machine(pb_job_explain_lost_device(&r.j, steps(&r)));

@@ -23,6 +23,8 @@ static const char *const longs[] = {PB_LONG_MAP(WORD)};
 static const char *const packs[] = {PB_PACK_MAP(WORD)};
 static const char *const attentions[] = {PB_ATTENTION_MAP(WORD)};
 static const char *const kv_qats[] = {PB_KV_QAT_MAP(WORD)};
+static const char *const reduces[] = {PB_REDUCE_MAP(WORD)};
+static const char *const shards[] = {PB_SHARD_MAP(WORD)};
 static const char *const dtypes[] = {"f32", "bf16"};
 static const char *const schedules[] = {"cosine", "constant"};
 #undef WORD
@@ -124,6 +126,10 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     c->clip = none ? PB_CLIP_MULTI : (pb_clip_variant)INDEX_OF(clips, o->clip);
     c->max_norm = none ? INFINITY : (float)o->max_norm;
     c->weight_decay = (float)o->weight_decay;
+    c->reduce = (pb_reduce)INDEX_OF(reduces, o->reduce);
+    c->shard = (pb_shard)INDEX_OF(shards, o->shard);
+    c->micro_batches = j->micro_batches;
+    c->ordered = o->deterministic && c->reduce == PB_REDUCE_F32 && j->micro_batches * j->ranks > 1;
     c->loss_scale = (float)o->loss_scale;
     if (o->export && c->model.geometry->v4) /* fail now instead of after the last step */
         return pb_fail(PB_EINVAL, "--export: %s cannot be written as a Hugging Face folder", c->model.geometry->name);
@@ -253,7 +259,9 @@ static pb_status configure_data(const pb_train_options *o, pb_job *j)
 
 pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
 {
-    *j = (pb_job){.o = o, .micro_batches = 1};
+    *j = (pb_job){.o = o, .micro_batches = 1, .rank = pb_world_rank(o->world), .ranks = pb_world_size(o->world)};
+    if ((o->command == PB_COMMAND_plan || o->dry_run) && o->ranks > 1)
+        PB_TRY(set_bounded("ranks", o->ranks, 1 << 16, &j->ranks));
     if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is not an option; try --help", o->args.v[0]);
     PB_TRY(configure_model(o, j));
     if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;

@@ -38,7 +38,7 @@ static pb_status open_dataset(pb_job *j, const char *what, const char *path, con
 {
     const pb_status s = pb_dataset_open(path, j->tokenizer, cfg, counts, out);
     /* With --bad-lines fail, the first bad line is the error message of pb_dataset_open. */
-    if (cfg->bad_lines == PB_BAD_LINES_SKIP) print_bad_lines(counts);
+    if (cfg->bad_lines == PB_BAD_LINES_SKIP && pb_train_leads(j->o)) print_bad_lines(counts);
     if (s == PB_OK && !j->o->quiet) print_data(what, path, counts, *out);
     return s;
 }
@@ -78,7 +78,7 @@ static pb_status open_data(pb_job *j)
 /* Allocates the host buffers of one step's rows. */
 static pb_status alloc_rows(pb_job *j)
 {
-    const size_t n = (size_t)j->micro_batches * (size_t)j->cfg.B * (size_t)j->cfg.S;
+    const size_t n = (size_t)j->micro_batches * (size_t)j->ranks * (size_t)j->cfg.B * (size_t)j->cfg.S;
     pb_rows *r = &j->rows;
     r->ids = malloc(n * sizeof *r->ids);
     r->targets = malloc(n * sizeof *r->targets);
@@ -86,8 +86,9 @@ static pb_status alloc_rows(pb_job *j)
     r->start = malloc(n * sizeof *r->start);
     r->pos = malloc(n * sizeof *r->pos);
     r->used = malloc(n / (size_t)j->cfg.S * sizeof *r->used);
-    if (r->ids && r->targets && r->mask && r->start && r->pos && r->used) return PB_OK;
-    return pb_fail(PB_ENOMEM, "no memory for the rows of %d micro-batches", j->micro_batches);
+    j->losses = malloc((size_t)j->ranks * sizeof *j->losses);
+    if (j->losses && r->ids && r->targets && r->mask && r->start && r->pos && r->used) return PB_OK;
+    return pb_fail(PB_ENOMEM, "no memory for the rows of %d micro-batches on %d ranks", j->micro_batches, j->ranks);
 }
 
 /* ---- opening the device and the trainer, loading weights ---------------------------------------------- */
@@ -100,18 +101,23 @@ static pb_status load_files(const pb_job *j, pb_trainer *t, pb_load_report *r)
     return j->o->adapter ? pb_peft_load(pb_trainer_model(t), j->o->adapter) : PB_OK;
 }
 
-/* Computes the peak memory of the whole job in bytes with the plan backend. Also checks that the weight files have the
- * sizes of the model. */
+/* Computes the peak memory of this rank's job in bytes with the plan backend. Also checks that the weight files have
+ * the sizes of the model. */
 static pb_status plan_size(const pb_job *j, pb_ctx *ctx, double *bytes)
 {
     pb_trainer *t = NULL;
-    const double tokens = (double)j->micro_batches * j->cfg.B * j->cfg.S;
+    pb_train_config cfg = j->cfg;
+    const double tokens = (double)j->micro_batches * j->ranks * j->cfg.B * j->cfg.S;
     ctx->prefer = j->ctx.prefer;
-    pb_status s = pb_trainer_open(ctx, &j->cfg, &t);
+    cfg.comm = NULL;
+    if (j->ranks > 1) PB_TRY(pb_comm_open_plan(ctx, "dp", j->rank, j->ranks, &cfg.comm));
+    pb_status s = pb_trainer_open(ctx, &cfg, &t);
     if (s == PB_OK) s = load_files(j, t, NULL);
+    if (s == PB_OK) s = pb_trainer_shard(t);
     if (s == PB_OK && !j->cfg.model.frozen) s = pb_trainer_reserve(t, j->cfg.S);
     *bytes = (double)pb_plan_peak(ctx) + tokens * (4 * sizeof(int32_t) + sizeof(float));
     pb_trainer_close(t);
+    pb_comm_close(cfg.comm);
     return s;
 }
 
@@ -125,11 +131,12 @@ static pb_status check_size(const pb_job *j)
     const pb_status s = plan_size(j, &plan, &bytes);
     pb_ctx_close(&plan);
     PB_TRY(s);
-    const double left = pb_memory_available();
+    const int here = pb_world_member_of(j->o->world, j->rank)->local_size;
+    const double left = pb_memory_available() / here;
     if (j->device != PB_CPU || bytes <= left) return PB_OK;
     return pb_fail(PB_ENOMEM,
-                   "%s needs %.1f MB of memory, but only %.1f MB are available; `train plan` prints what needs them",
-                   j->o->model, 1e-6 * bytes, 1e-6 * left);
+                   "%s needs %.1f MB of memory%s, but only %.1f MB are available; `train plan` prints what needs them",
+                   j->o->model, 1e-6 * bytes, here > 1 ? " per rank" : "", 1e-6 * left);
 }
 
 static pb_status load(pb_job *j)
@@ -140,26 +147,59 @@ static pb_status load(pb_job *j)
     if (!j->o->quiet && j->cfg.model.blank)
         printf("loaded %zu tensors, %.1f MB in %.2f s\n", r.tensors, 1e-6 * (double)r.bytes,
                pb_clock_seconds() - start);
-    if (r.unused)
+    if (r.unused && pb_train_leads(j->o))
         fprintf(stderr, "train: note: the model does not use %zu tensors of the files: %s\n", r.unused, r.names);
     return PB_OK;
 }
 
-pb_status pb_job_open(pb_job *j, bool plan)
+/* Opens the device. The ranks of a host use its GPUs in the order of their numbers. */
+static pb_status open_device(pb_job *j, bool plan)
 {
-    PB_TRY(plan ? pb_ctx_open_plan(&j->ctx, j->device) : pb_ctx_open(&j->ctx, j->device, 0));
+    const int device = j->ranks > 1 && j->device != PB_CPU ? pb_world_local_rank(j->o->world) : 0;
+    PB_TRY(plan ? pb_ctx_open_plan(&j->ctx, j->device) : pb_ctx_open(&j->ctx, j->device, device));
     if (j->o->impl && !pb_impl_exists(j->device, j->o->impl))
         return pb_fail(PB_EINVAL,
                        "--impl %.60s: no op has an implementation of this name on %s; `bench list kernels` prints all",
                        j->o->impl, pb_backend_name(j->device));
     j->ctx.prefer = j->o->impl;
     j->ctx.deterministic = j->o->deterministic;
-    if (!plan) PB_TRY(check_size(j));
+    return PB_OK;
+}
+
+/* Opens the communicator between the ranks. */
+static pb_status open_comm(pb_job *j, bool plan)
+{
+    pb_device_facts facts = {0};
+    pb_topology t;
+    if (j->ranks == 1) return PB_OK;
+    if (plan) return pb_comm_open_plan(&j->ctx, "dp", j->rank, j->ranks, &j->comm);
+    if (j->device != PB_CPU) PB_TRY(pb_backend_facts(j->device, pb_world_local_rank(j->o->world), &facts));
+    PB_TRY(pb_world_check_devices(j->o->world, facts.bus));
+    PB_TRY(pb_topology_parse(NULL, j->ranks, &t));
+    return pb_comm_open(j->o->world, &j->ctx, "dp", pb_topology_colour(&t, j->rank, PB_ON(DP)),
+                        pb_topology_index(&t, j->rank, PB_ON(DP)), &j->comm);
+}
+
+static pb_status open_trainer(pb_job *j, bool plan)
+{
     PB_TRY(open_data(j));
     PB_TRY(alloc_rows(j));
     PB_TRY(pb_trainer_open(&j->ctx, &j->cfg, &j->trainer));
-    return plan ? PB_OK : load(j);
+    if (!plan) PB_TRY(load(j));
+    return pb_trainer_shard(j->trainer);
 }
+
+pb_status pb_job_open(pb_job *j, bool plan)
+{
+    pb_status s = open_device(j, plan);
+    if (s == PB_OK && !plan) s = check_size(j);
+    PB_TRY(pb_job_agree(j, "opening the device", s));
+    PB_TRY(open_comm(j, plan));
+    j->cfg.comm = j->comm;
+    return pb_job_agree(j, "opening the job", open_trainer(j, plan));
+}
+
+pb_status pb_job_agree(const pb_job *j, const char *what, pb_status s) { return pb_world_agree(j->o->world, what, s); }
 
 pb_status pb_job_explain_lost_device(pb_job *j, pb_status s)
 {
@@ -170,6 +210,7 @@ pb_status pb_job_explain_lost_device(pb_job *j, pb_status s)
 void pb_job_close(pb_job *j)
 {
     pb_trainer_close(j->trainer);
+    pb_comm_close(j->comm);
     pb_dataset_close(j->data);
     pb_dataset_close(j->eval_data);
     pb_tokenizer_close(j->tokenizer);
@@ -179,6 +220,7 @@ void pb_job_close(pb_job *j)
     free(j->rows.start);
     free(j->rows.pos);
     free(j->rows.used);
+    free(j->losses);
     if (j->ctx.be) pb_ctx_close(&j->ctx);
 }
 
@@ -198,7 +240,8 @@ pb_status pb_job_memory(const pb_job *j, double *bytes)
 
 pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count)
 {
-    const size_t at = (size_t)micro * (size_t)j->cfg.B * (size_t)S;
+    const size_t number = (size_t)micro * (size_t)j->ranks + (size_t)j->rank;
+    const size_t at = number * (size_t)j->cfg.B * (size_t)S;
     const pb_rows *r = &j->rows;
     return (pb_batch){.ids = r->ids + at,
                       .targets = r->targets + at,
@@ -211,30 +254,54 @@ pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count)
 
 /* ---- evaluating a data set ---------------------------------------------------------------------------- */
 
-static pb_status add_batch(pb_job *j, const float *mask, float *nll, pb_evaluation *e)
+/* Adds the loss of this rank's batch, which begins at token `at` of j->rows, to *e. */
+static pb_status add_batch(pb_job *j, size_t at, float *nll, pb_evaluation *e)
 {
     const size_t T = (size_t)j->cfg.B * (size_t)j->cfg.S;
     PB_TRY(pb_trainer_nll(j->trainer, nll));
     for (size_t i = 0; i < T; i++) {
-        e->loss += (double)mask[i] * (double)nll[i];
-        e->tokens += (double)mask[i];
+        e->loss += (double)j->rows.mask[at + i] * (double)nll[i];
+        e->tokens += (double)j->rows.mask[at + i];
     }
     return PB_OK;
 }
 
-static pb_status evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self, float *nll, pb_evaluation *e)
+/* Evaluates this rank's batch of the next rows: batch number `index` of the epoch, *e stays empty after the last
+ * batch. */
+static pb_status evaluate_batch(pb_job *j, size_t index, pb_batch_fn each, void *self, float *nll, pb_evaluation *e)
 {
-    const size_t rows = pb_dataset_rows(d), B = (size_t)j->cfg.B;
+    const size_t rows = pb_dataset_rows(j->evaluated), B = (size_t)j->cfg.B, S = (size_t)j->cfg.S, first = index * B;
+    const size_t n = first >= rows ? 0 : rows - first < B ? rows - first : B;
     const pb_batch batch = pb_job_batch(j, 0, j->cfg.S, 0);
-    for (size_t first = 0; first < rows; first += B) {
-        const size_t n = rows - first < B ? rows - first : B;
-        pb_dataset_next(d, (int)n, &j->rows);
-        pb_dataset_blank(d, (int)n, (int)B, &j->rows);
-        PB_TRY(pb_trainer_set_batch(j->trainer, &batch));
-        PB_TRY(pb_phase_forward(&j->ctx, j->trainer));
-        if (each) PB_TRY(each(self, j, first, (int)n));
-        PB_TRY(pb_phase_loss(&j->ctx, j->trainer));
-        PB_TRY(add_batch(j, j->rows.mask, nll, e));
+    if (!n) return PB_OK;
+    PB_TRY(pb_trainer_set_batch(j->trainer, &batch));
+    PB_TRY(pb_phase_forward(&j->ctx, j->trainer));
+    if (each) PB_TRY(each(self, j, first, (int)n));
+    PB_TRY(pb_phase_loss(&j->ctx, j->trainer));
+    return add_batch(j, (size_t)j->rank * B * S, nll, e);
+}
+
+/* Fills j->rows with the next batches, one per rank; what is left after the last row of the epoch is blank. */
+static void draw_batches(pb_job *j, size_t first)
+{
+    const size_t rows = pb_dataset_rows(j->evaluated), all = (size_t)j->ranks * (size_t)j->cfg.B;
+    const size_t n = rows - first < all ? rows - first : all;
+    pb_dataset_next(j->evaluated, (int)n, &j->rows);
+    pb_dataset_blank(j->evaluated, (int)n, (int)all, &j->rows);
+}
+
+static pb_status evaluate(pb_job *j, pb_batch_fn each, void *self, float *nll, pb_evaluation *all, pb_evaluation *e)
+{
+    const size_t rows = pb_dataset_rows(j->evaluated), ranks = (size_t)j->ranks, B = (size_t)j->cfg.B;
+    for (size_t first = 0; first < rows; first += ranks * B) {
+        pb_evaluation own = {0};
+        draw_batches(j, first);
+        PB_TRY(evaluate_batch(j, first / B + (size_t)j->rank, each, self, nll, &own));
+        PB_TRY(pb_world_gather(j->o->world, "the evaluation", &own, sizeof own, all));
+        for (size_t i = 0; i < ranks; i++) {
+            e->loss += all[i].loss;
+            e->tokens += all[i].tokens;
+        }
     }
     e->loss /= e->tokens;
     return PB_OK;
@@ -243,11 +310,13 @@ static pb_status evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self
 pb_status pb_job_evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self, pb_evaluation *out)
 {
     float *nll = malloc((size_t)j->cfg.B * (size_t)j->cfg.S * sizeof *nll);
-    pb_evaluation e = {0};
-    if (!nll) return pb_fail(PB_ENOMEM, "no memory for the losses of a batch");
-    pb_status s = pb_dataset_seek(d, (pb_data_position){0, 0});
-    if (s == PB_OK) s = evaluate(j, d, each, self, nll, &e);
+    pb_evaluation *all = malloc((size_t)j->ranks * sizeof *all), e = {0};
+    pb_status s = nll && all ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the losses of a batch");
+    if (s == PB_OK) s = pb_dataset_seek(d, (pb_data_position){0, 0});
+    j->evaluated = d;
+    if (s == PB_OK) s = evaluate(j, each, self, nll, all, &e);
     free(nll);
+    free(all);
     if (s == PB_OK) *out = e;
     return s;
 }

@@ -2,6 +2,7 @@
  * options describe. Configures, opens and closes it. */
 #ifndef PB_JOB_H
 #define PB_JOB_H
+#include "ranks/topology.h"
 #include "train/options.h"
 #include "trainer/data/chat_template.h"
 #include "trainer/data/dataset.h"
@@ -26,15 +27,21 @@ typedef struct pb_job {
     pb_backend_id device;
     bool graph; /* --mode graph */
     pb_ctx ctx;
+    int rank, ranks; /* place and number of the ranks that train on different rows */
+    pb_comm *comm;   /* between them; NULL: one rank */
     pb_trainer *trainer;
     pb_tokenizer *tokenizer;
     /* data: trained on by `train run`, evaluated by `train eval`. eval_data: evaluated during training; NULL: none. */
     pb_dataset *data, *eval_data;
+    pb_dataset *evaluated; /* the one that pb_job_evaluate reads */
     pb_dataset_counts counts, eval_counts;
-    int micro_batches; /* micro-batches per step */
+    int micro_batches; /* micro-batches per step of this rank */
     /* The row length of a step is that of its longest row, rounded up to a multiple of `bucket`, but at most S. */
     int bucket;
-    pb_rows rows; /* [micro_batches,B,S]; a step with shorter rows uses the beginning of each array */
+    /* [micro_batches,ranks,B,S]: the rows of all ranks, because each needs the length and the loss tokens of all. A
+     * step with shorter rows uses the beginning of each array. */
+    pb_rows rows;
+    double *losses; /* [ranks] of a micro-batch */
 } pb_job;
 
 /* Turns the options into configurations. Reads only configuration files: the config.json of a model, the configuration
@@ -53,13 +60,17 @@ void pb_job_close(pb_job *j); /* also after a failed open, and for {0} */
  * GPU: the allocated or planned device memory. */
 pb_status pb_job_memory(const pb_job *j, double *bytes);
 
-/* Returns micro-batch `micro` of the rows in j->rows, which have S tokens each. count: see pb_batch. */
+/* Agrees with the other ranks on the status of what all of them have done (pb_world_agree). */
+pb_status pb_job_agree(const pb_job *j, const char *what, pb_status s);
+
+/* Returns micro-batch `micro` of this rank, of the rows in j->rows, which have S tokens each. It is number micro *
+ * ranks + rank of the step. count: see pb_batch. */
 pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count);
 
 /* Mean negative log likelihood over all loss tokens of the data set's rows, in double precision. Evaluates every row of
- * epoch 0 once; afterwards the data set is positioned after that epoch. After each batch's forward pass, `each` (may be
- * NULL) is called with the index of the batch's first row and the number of valid rows; their data are in j->rows,
- * their logits in the trainer. */
+ * epoch 0 once, batch i on rank i mod ranks, and adds the batches in their order; afterwards the data set is positioned
+ * after that epoch. After each batch's forward pass, `each` (may be NULL) is called with the index of the batch's first
+ * row and the number of valid rows; their data are in j->rows, their logits in the trainer. */
 typedef struct pb_evaluation {
     double loss, tokens;
 } pb_evaluation;

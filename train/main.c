@@ -1,10 +1,13 @@
 /* main.c - the program `train`: finds the subcommand, parses its options, and returns the exit code. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/threads.h"
+#include "launch/launch.h"
 #include "os/interrupt.h"
 #include "os/streams.h"
+#include "ranks/start.h"
 #include "train/options.h"
 
 enum { EXIT_MACHINE = 125 };
@@ -81,25 +84,123 @@ static int print_error(pb_status s)
     return pb_status_exit(s);
 }
 
+/* Connects to the other ranks, for the commands that several ranks may run together. parsed: whether this rank's
+ * options are valid. Fails on all ranks if those of one are not. All but rank 0 are quiet. */
+static pb_status open_world(pb_train_options *o, pb_status parsed)
+{
+    const pb_world_options w = {.version = pb_train_version(), .mpi = o->device && strcmp(o->device, "cpu") == 0};
+    char why[1024];
+    if (o->command != PB_COMMAND_run && o->command != PB_COMMAND_eval) return parsed;
+    if (parsed != PB_OK) snprintf(why, sizeof why, "%s", pb_error());
+    const pb_status s = pb_world_open(&w, &o->world);
+    if (parsed != PB_OK) (void)pb_fail(parsed, "%s", why); /* it is the failure to report */
+    PB_TRY(s == PB_OK ? pb_world_agree(o->world, "the options", parsed) : parsed != PB_OK ? parsed : s);
+    o->quiet = o->quiet || !pb_train_leads(o);
+    return PB_OK;
+}
+
+/* Sets *out to true if this rank, or another one, was interrupted: all ranks return the same exit code. */
+static pb_status any_interrupted(const pb_train_options *o, bool *out)
+{
+    const char own = pb_interrupted();
+    const int ranks = pb_world_size(o->world);
+    char *all = malloc((size_t)ranks);
+    const pb_status s = all ? pb_world_gather(o->world, "the end of the run", &own, 1, all)
+                            : pb_fail(PB_ENOMEM, "no memory for an entry per rank");
+    for (int i = 0; s == PB_OK && i < ranks; i++) *out = *out || all[i];
+    free(all);
+    return s;
+}
+
+/* Watches ranks that no launcher started: rank 0 hosts the monitor. */
+static pb_status watch_ranks(const pb_train_options *o)
+{
+    char address[PB_LAUNCH_ADDRESS] = "";
+    const pb_launch_self self = {pb_world_rank(o->world), pb_world_size(o->world), o->device ? o->device : ""};
+    if (pb_launched() || self.size == 1) return PB_OK;
+    const pb_status s = self.rank == 0 ? pb_launch_host(self.size, (double)o->rank_timeout, address) : PB_OK;
+    PB_TRY(pb_world_agree(o->world, "listening to the ranks", s));
+    PB_TRY(pb_world_broadcast(o->world, "the address of the monitor", 0, address, sizeof address));
+    return pb_world_agree(o->world, "connecting to the monitor", pb_launch_join(&self, address));
+}
+
+/* Runs the subcommand. Returns the exit code; one rank prints the message of a failure. */
+static int run(pb_train_options *o, pb_status parsed)
+{
+    bool interrupted = false;
+    pb_status s = open_world(o, parsed);
+    if (s == PB_OK) s = watch_ranks(o);
+    if (s == PB_OK) s = functions[o->command](o);
+    if (s == PB_OK) s = any_interrupted(o, &interrupted);
+    int code = s != PB_OK ? pb_status_exit(s) : interrupted ? EXIT_MACHINE : 0;
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        if (s == PB_OK) pb_fail(PB_EIO, "standard output could not be written completely");
+        code = print_error(PB_EIO);
+    } else if (s != PB_OK && pb_world_speaks(o->world)) {
+        print_error(s);
+    }
+    pb_world_close(o->world);
+    if (pb_launch_lost() >= 0) code = pb_launch_lost(); /* the monitor's decision is the same on all ranks */
+    pb_launch_leave(code);
+    return code;
+}
+
+/* Starts --ranks N ranks of this command line, and returns their exit code. */
+static int launch(const pb_train_options *o, char **argv)
+{
+    int code = EXIT_MACHINE;
+    const pb_launch_job job = {"train", (int)o->ranks, (double)o->rank_timeout, argv};
+    const pb_status s = pb_launch(&job, &code);
+    return s == PB_OK ? code : print_error(s);
+}
+
+static const char *environment(const char *name) { return getenv(name); }
+
+/* True if mpirun, srun or torchrun started this process as one of several. Variables that contradict each other are
+ * reported by check_ranks(). */
+static bool started_by_another(void)
+{
+    pb_start start;
+    return pb_start_read(environment, false, &start) != PB_OK || start.size > 1;
+}
+
+/* Checks --ranks in a rank: the program that started it must have started as many. */
+static pb_status check_ranks(const pb_train_options *o)
+{
+    pb_start start;
+    PB_TRY(pb_start_read(environment, false, &start));
+    if (o->ranks < 1 || o->ranks == start.size) return PB_OK;
+    return pb_fail(PB_EINVAL, "--ranks %ld, but %s started %d", o->ranks, start.by, start.size);
+}
+
+/* A rank of the launcher: it joins before MPI starts, so that a rank that fails there is noticed. */
+static int run_rank(pb_train_options *o, pb_status parsed)
+{
+    pb_start start;
+    if (pb_start_read(environment, false, &start) != PB_OK) return print_error(PB_EINVAL);
+    const pb_launch_self self = {pb_start_rank(environment), start.size, o->device ? o->device : ""};
+    const pb_status s = pb_launch_join(&self, NULL);
+    if (s != PB_OK) return print_error(s);
+    return run(o, parsed == PB_OK ? check_ranks(o) : parsed);
+}
+
 int main(int argc, char **argv)
 {
     pb_train_options o = {0};
     int first;
     pb_streams_open();
     pb_threads_wait_briefly(argv);
-    if (find_command(argc, argv, &o.command, &first) != PB_OK ||
-        pb_cli_parse(&pb_train_cli, o.command, argc - first, argv + first, &o, &o.args) != PB_OK)
-        return print_error(PB_EINVAL);
-    if (o.help) {
+    pb_status s = find_command(argc, argv, &o.command, &first);
+    if (s == PB_OK) s = pb_cli_parse(&pb_train_cli, o.command, argc - first, argv + first, &o, &o.args);
+    if (s == PB_OK && o.help) {
         o.args = (pb_words){{commands[o.command].name}, 1};
         o.command = PB_COMMAND_help;
     }
+    if (s == PB_OK && o.command == PB_COMMAND_run && o.ranks > 1 && !o.dry_run && !pb_launched() &&
+        !started_by_another())
+        return launch(&o, argv);
     pb_threads_limit("train");
     pb_interrupt_watch();
-    pb_status s = functions[o.command](&o);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        if (s == PB_OK) pb_fail(PB_EIO, "standard output could not be written completely");
-        return print_error(PB_EIO);
-    }
-    return s == PB_OK ? pb_interrupted() ? EXIT_MACHINE : 0 : print_error(s);
+    if (pb_launched()) return run_rank(&o, s);
+    return run(&o, s == PB_OK && o.command == PB_COMMAND_run && !o.dry_run ? check_ranks(&o) : s);
 }

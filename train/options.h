@@ -2,6 +2,7 @@
 #ifndef PB_PROGRAM_OPTIONS_H
 #define PB_PROGRAM_OPTIONS_H
 #include "cli/options.h"
+#include "ranks/world.h"
 
 enum {
 #define COMMAND(name, arguments, what) PB_COMMAND_##name,
@@ -20,9 +21,13 @@ typedef struct pb_train_options {
 #include "train/options.def"
 #undef OPT
     int command;
-    pb_words args; /* positional arguments */
+    pb_words args;   /* positional arguments */
+    pb_world *world; /* the processes of the job; NULL: this is the only one */
 } pb_train_options;
 extern const pb_cli pb_train_cli;
+const char *pb_train_version(void); /* the commit that was built */
+/* True on the rank that prints notes, writes the log, checkpoints and exports: rank 0. */
+static inline bool pb_train_leads(const pb_train_options *o) { return pb_world_rank(o->world) == 0; }
 
 /* The subcommands. Each prints its output to stdout. main turns the status into the exit code and, after a failure,
  * prints the message to stderr. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "os/file.h"
+#include "trainer/checkpoint/state.h"
 #include "trainer/hf/hf_save.h"
 #include "trainer/hf/peft.h"
 
@@ -104,8 +105,8 @@ static pb_status settings(pb_saver *s)
 
 static void note(void *self, const char *line)
 {
-    (void)self;
-    fprintf(stderr, "train: %s\n", line);
+    const pb_saver *s = self;
+    if (pb_train_leads(s->j->o)) fprintf(stderr, "train: %s\n", line);
 }
 
 /* Called for every checkpoint. Adds the adapters in PEFT's layout, so that other programs can load them from the
@@ -131,11 +132,29 @@ static pb_status resume(pb_saver *s, pb_progress *p)
     return pb_dataset_seek(s->j->data, p->data);
 }
 
+/* Fails on all ranks if a setting differs between them: what is computed, or when they compute together. */
+static pb_status compare_ranks(pb_saver *s)
+{
+    const pb_train_options *o = s->j->o;
+    pb_state_settings own;
+    char when[200];
+    if (s->j->ranks == 1) return PB_OK;
+    pb_state_describe(s->j->trainer, &own);
+    for (int i = 0; i < PB_STATE_SETTINGS; i++) PB_TRY(pb_world_same(o->world, own.s[i].key, own.s[i].value));
+    for (size_t i = 0; i < s->n; i++) PB_TRY(pb_world_same(o->world, s->settings[i].key, s->settings[i].value));
+    snprintf(when, sizeof when, "%ld, %ld, %ld, %s, %s, %s, %s", o->eval_interval, o->save_interval, o->max_skipped,
+             o->mode, o->save ? "yes" : "no", o->export ? "yes" : "no", o->resume ? o->resume : "no");
+    return pb_world_same(o->world,
+                         "--eval-interval, --save-interval, --max-skipped, --mode, --save, --export, --resume", when);
+}
+
 pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
 {
     const pb_train_options *o = j->o;
     *s = (pb_saver){.j = j};
     *p = (pb_progress){0};
+    PB_TRY(pb_job_agree(j, "the settings", settings(s)));
+    PB_TRY(compare_ranks(s));
     if (!o->save) {
         if (o->resume || o->save_interval > 0 || o->save_retain_interval > 0)
             return pb_fail(PB_EINVAL, "--%s needs --save DIR",
@@ -144,7 +163,6 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
                                                   : "save-retain-interval");
         return PB_OK;
     }
-    PB_TRY(settings(s));
     const pb_checkpoint_options c = {.save_interval = o->save_interval > 0 ? o->save_interval : 0,
                                      .retain_interval = o->save_retain_interval > 0 ? o->save_retain_interval : 0,
                                      .last = (uint64_t)j->schedule.steps,
@@ -152,7 +170,9 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
                                      .nsettings = s->n,
                                      .extra = add_adapter,
                                      .extra_self = s,
-                                     .note = note};
+                                     .note = note,
+                                     .note_self = s,
+                                     .world = o->world};
     PB_TRY(pb_checkpoints_open(o->save, &c, &s->c));
     if (!o->resume && pb_checkpoints_latest(s->c))
         return pb_fail(
@@ -164,19 +184,29 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
 
 void pb_saver_close(pb_saver *s) { pb_checkpoints_close(s->c); }
 
+/* Gathers the f32 master weights of adapters, from which they are written, or frees them. */
+static pb_status gather_adapters(const pb_job *j, bool on)
+{
+    return j->cfg.model.tuning == PB_FULL ? PB_OK : pb_trainer_gather_masters(j->trainer, on);
+}
+
 pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now)
 {
     if (!s->c) return PB_OK;
-    const pb_save due = pb_checkpoints_due(s->c, p->iteration);
-    return pb_checkpoints_save(s->c, now ? PB_SAVE_KEEP : due, s->j->trainer, p);
+    const pb_save how = now ? PB_SAVE_KEEP : pb_checkpoints_due(s->c, p->iteration);
+    if (how == PB_SAVE_NONE) return PB_OK;
+    PB_TRY(gather_adapters(s->j, true)); /* for add_adapter */
+    PB_TRY(pb_checkpoints_save(s->c, how, s->j->trainer, p));
+    return gather_adapters(s->j, false);
 }
 
 /* ---- exporting the trained model ---------------------------------------------------------------------- */
 
-pb_status pb_export_open(const char *dir, pb_export_folder *out)
+pb_status pb_export_open(const pb_job *j, pb_export_folder *out)
 {
+    const char *dir = j->o->export;
     *out = (pb_export_folder){0};
-    if (!dir) return PB_OK;
+    if (!dir || !pb_train_leads(j->o)) return PB_OK;
     PB_TRY(pb_make_folder(dir));
     if (access(dir, W_OK | X_OK) != 0) return pb_fail_errno(errno, "%s", dir);
     PB_TRY(pb_folder_lock(dir, "is exporting into this folder", &out->lock));
@@ -194,6 +224,7 @@ pb_status pb_export(pb_job *j, const pb_export_folder *to)
 {
     const char *dir = to->dir;
     pb_model *m = pb_trainer_model(j->trainer);
+    if (j->o->export) PB_TRY(gather_adapters(j, true));
     if (!dir) return PB_OK;
     if (j->cfg.model.tuning == PB_FULL || j->o->merge) {
         const pb_hf_text text = {j->cfg.model.blank ? j->o->model : NULL, j->tokenizer_path, j->tokenizer_folder};

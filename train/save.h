@@ -28,10 +28,10 @@ pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now);
  * that an unusable folder is reported before training, and so that no other process exports into it. EINVAL: another
  * process has locked the folder. */
 typedef struct pb_export_folder {
-    const char *dir; /* NULL: no export */
+    const char *dir; /* NULL: no export, or another rank exports */
     int lock;
 } pb_export_folder;
-pb_status pb_export_open(const char *dir, pb_export_folder *out);
+pb_status pb_export_open(const pb_job *j, pb_export_folder *out);
 pb_status pb_export(pb_job *j, const pb_export_folder *to);
 void pb_export_close(pb_export_folder *x); /* {0} is allowed */
 #endif

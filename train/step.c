@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/engine/clock.h"
+#include "os/interrupt.h"
 
 /* True at a conversation's first token. Padding also has start == own index; it is told apart by mask 0
  * and by having no successor. */
@@ -35,12 +36,12 @@ typedef struct step_rows {
     double count, conversations; /* count: loss tokens */
 } step_rows;
 
-/* Draws all rows of the step before the first micro-batch runs: each micro-batch's loss is divided by the loss tokens
- * of the whole step, and all have one row length. */
+/* Draws all rows of the step, those of the other ranks too, before the first micro-batch runs: each micro-batch's loss
+ * is divided by the loss tokens of the whole step, and all have one row length. */
 static step_rows draw_rows(pb_job *j)
 {
     const pb_rows *r = &j->rows;
-    const size_t rows = (size_t)j->micro_batches * (size_t)j->cfg.B, most = (size_t)j->cfg.S;
+    const size_t rows = (size_t)j->micro_batches * (size_t)j->ranks * (size_t)j->cfg.B, most = (size_t)j->cfg.S;
     int longest = 0;
     pb_dataset_next(j->data, (int)rows, r);
     for (size_t i = 0; i < rows; i++) longest = r->used[i] > longest ? r->used[i] : longest;
@@ -59,6 +60,7 @@ static pb_status set_micro(pb_job *j, int i, const step_rows *d)
 {
     const pb_batch batch = pb_job_batch(j, i, d->S, d->count);
     pb_trainer_accumulate(j->trainer, i > 0);
+    pb_trainer_reduce(j->trainer, i == j->micro_batches - 1);
     return pb_trainer_set_batch(j->trainer, &batch);
 }
 
@@ -67,18 +69,23 @@ static pb_status run(pb_job *j, pb_graphs *g, pb_fn fn)
     return g ? pb_graphs_run(g, &j->ctx, j->trainer, fn) : fn(&j->ctx, j->trainer);
 }
 
+/* Adds the losses of a micro-batch of every rank, in the order of the ranks. */
 static pb_status add_losses(pb_job *j, pb_step_result *r)
 {
-    double part, own;
-    PB_TRY(pb_trainer_loss(j->trainer, &part));
+    double own;
+    bool stop;
+    PB_TRY(pb_trainer_losses(j->trainer, j->losses, &stop));
+    for (int i = 0; i < j->ranks; i++) r->loss += j->losses[i];
+    r->stop = r->stop || stop;
+    if (!(j->cfg.model.index_loss > 0)) return PB_OK;
     PB_TRY(pb_trainer_index_loss(j->trainer, &own));
-    r->loss += part;
-    r->index_loss += own;
+    PB_TRY(pb_world_gather(j->o->world, "the loss of the indexers", &own, sizeof own, j->losses));
+    for (int i = 0; i < j->ranks; i++) r->index_loss += j->losses[i];
     return PB_OK;
 }
 
-/* Runs the micro-batches and sums their losses. Each loss is already divided by the loss tokens of the whole step, so
- * the sum is the step's mean loss. */
+/* Runs the micro-batches and sums their losses over all ranks. Each loss is already divided by the loss tokens of the
+ * whole step, so the sum is the step's mean loss. */
 static pb_status run_micro_batches(pb_job *j, pb_graphs *g, const step_rows *d, pb_step_result *r)
 {
     r->loss = 0;
@@ -131,6 +138,7 @@ pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
     pb_adamw_state was, is;
     PB_TRY(pb_trainer_state(j->trainer, &was));
     PB_TRY(pb_trainer_set_lr(j->trainer, (float)lr));
+    if (j->comm) PB_TRY(pb_trainer_set_stop(j->trainer, pb_interrupted()));
     const step_rows d = draw_rows(j);
     PB_TRY(run_micro_batches(j, g, &d, &r));
     PB_TRY(pb_trainer_state(j->trainer, &is));
@@ -138,7 +146,7 @@ pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
     r.seconds = pb_clock_seconds() - start;
     r.recording = g ? g->seconds - recording : 0;
     r.S = d.S;
-    r.tokens = (double)j->micro_batches * j->cfg.B * d.S;
+    r.tokens = (double)j->micro_batches * j->ranks * j->cfg.B * d.S;
     r.conversations = d.conversations;
     r.skipped = is.skipped != was.skipped;
     if (!r.skipped) *r.why = 0;

@@ -9,13 +9,15 @@ typedef struct pb_step_result {
     double loss;       /* mean over the step's loss tokens */
     double index_loss; /* weighted loss of the indexers; NaN: they are not trained */
     double norm;       /* largest gradient norm of a clip group, before clipping */
-    /* tokens: number of positions in the step's rows; seconds: until the host has the loss, from the step's start */
+    /* tokens: number of positions in the step's rows, of all ranks; seconds: until the host has the loss, from the
+     * step's start */
     double tokens, seconds;
     double recording;     /* part of `seconds` spent on capturing graphs */
     double conversations; /* number of conversations in the step's rows; a row of a stream is one */
     /* Counts of this step. kernel_launches: kernels and graph replays that the host enqueued (on a CPU: ops);
      * host_syncs: points at which the CPU waited for the GPU. */
     double kernel_launches, host_syncs;
+    bool stop;    /* true: a rank was interrupted before the step */
     bool skipped; /* true: weights and moments were not changed */
     char why[96]; /* what was not finite in a skipped step; else empty */
 } pb_step_result;

@@ -2,7 +2,9 @@
  * gives each row a verdict.
  *
  *   compare_results.h  `bench compare` of two results, or of a run with the baselines of its machine
+ *   stored_rule.h      the rule that compares a run with stored sessions
  *   verdict.h          the verdict of every row, and the figures that it is based on
+ *   outlook.h          what a run says of its own noise, without any stored session
  *   gates.h            baselines/gates.csv: which metrics may fail a comparison, and by how much
  *   exact.h            compares exact counters, and adds the rows that changed to a comparison
  *   exact_store.h      stored exact counters: baselines/exact/<suite>.csv
@@ -18,5 +20,7 @@
 #include "bench/compare/exact_store.h"
 #include "bench/compare/gates.h"
 #include "bench/compare/kept_sessions.h"
+#include "bench/compare/outlook.h"
+#include "bench/compare/stored_rule.h"
 #include "bench/compare/verdict.h"
 #endif

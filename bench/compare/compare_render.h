@@ -7,7 +7,8 @@
  *   reference=0 detects=1.7%..15% exit=0
  *
  * The counts are those of gating rows, and of every FAILED and INCOMPARABLE row. `detects` is the range of the gating
- * rows' detectable changes; "-": no gating row was compared.
+ * rows' detectable changes. Before a gating row was compared with a session of its host, it is that against one more
+ * run like the candidate (outlook.h); "-": a gating row with three processes is missing.
  *
  * Markdown, for a comment on a pull request: a headline, a table of the gating rows, most severe first, and a folded
  * table of other rows that changed. A table has at most PB_MARKDOWN_ROWS rows, and then says how many are left out.
@@ -20,6 +21,7 @@
 #include <stdio.h>
 
 #include "bench/compare/compare_results.h"
+#include "bench/compare/outlook.h"
 #include "bench/compare/verdict.h"
 #include "bench/text/text.h"
 
@@ -36,8 +38,9 @@ typedef struct pb_comparison {
     bool all;      /* text: show every row, with its detectable change */
     bool explain;  /* text: print the reason of each verdict under its row */
     pb_exit exit;
-    const char *exact; /* notes on exact counters (exact.h), complete lines; NULL: none */
-    bool counters;     /* exact counters were compared */
+    const char *exact;         /* notes on exact counters (exact.h), complete lines; NULL: none */
+    bool counters;             /* exact counters were compared */
+    const pb_outlook *outlook; /* the noise of the candidate by itself; NULL: two results or pairs are compared */
     const char *notes; /* for pairs: complete lines, which replace the notes on stored results; NULL: stored results */
 } pb_comparison;
 
@@ -74,8 +77,9 @@ const char *pb_session_name(const pb_session *s);
 /* True if a gating row is not REGRESSED, yet worse than the oldest stored session by more than its stored_limit: many
  * small regressions have added up. */
 bool pb_verdict_creeps(const pb_verdict *v);
-/* The range of the gating rows' detectable changes: "1.7%", "1.7%..15%", or "-" (no gating row was compared). */
-void pb_detects_text(const pb_verdicts *vs, char *out, size_t n);
+/* The range of the gating rows' detectable changes: "1.7%", "1.7%..15%". If no gating row was compared with a session
+ * of its host: the range against one more such run, by `outlook`; "-" if that is NULL or has no rows. */
+void pb_detects_text(const pb_verdicts *vs, const pb_outlook *outlook, char *out, size_t n);
 enum { PB_EXPLAIN_TEXT = 1024 };
 /* Explains one verdict of vs in a line: the values, the limits they were compared with, and which of them decided. */
 void pb_verdict_explain(const pb_verdict *v, const pb_verdicts *vs, char out[PB_EXPLAIN_TEXT]);

@@ -1,6 +1,8 @@
 /* compare_results.c - reads both sides of a comparison, calls the rule, and prints the result. */
 #include "bench/compare/compare_results.h"
 
+#include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +12,9 @@
 #include "bench/compare/exact.h"
 #include "bench/compare/kept_sessions.h"
 #include "bench/compare/soft_differences.h"
+#include "bench/compare/stored_rule.h"
 #include "bench/machine/machine.h"
+#include "bench/text/text.h"
 
 enum { MAX_SUITES = 32 };
 
@@ -85,12 +89,28 @@ pb_exit pb_compare_exit(const int n[PB_NVERDICTS], const pb_compare_opts *o)
     return e;
 }
 
-/* Reads the results in o->confirmed, which measured rows of the candidate again. NULL: *out stays unchanged. EINVAL:
- * the results are the candidate's own, or of another machine, host or bench_version. */
-static pb_status open_again(const side *cand, const pb_compare_opts *o, side *out)
+/* True if RUN/again, whose path is written to `path`, is a complete run. */
+static bool has_again(const char *run, char *path, size_t n)
 {
-    if (!o->confirmed) return PB_OK;
-    PB_TRY(open_side(o->confirmed, o->machine, out));
+    char about[PB_PATH_TEXT + 32];
+    json_t *o = NULL;
+    const int length = snprintf(path, n, "%s/" PB_RUN_AGAIN, run);
+    if (length < 0 || (size_t)length >= n) return false;
+    snprintf(about, sizeof about, "%s/run.json", path);
+    if (access(about, F_OK) != 0 || pb_json_read(about, &o) != PB_OK) return false;
+    const bool whole = json_is_false(json_object_get(o, "truncated"));
+    json_decref(o);
+    return whole;
+}
+
+/* Reads the results that measured rows of the candidate again: those in o->confirmed, else those in RUN/again. *out
+ * stays unchanged if neither exists. EINVAL: the results are the candidate's own, or of another machine, host or
+ * bench_version. */
+static pb_status open_again(const char *run, const side *cand, const pb_compare_opts *o, side *out)
+{
+    char found[PB_PATH_TEXT];
+    if (!o->confirmed && !has_again(run, found, sizeof found)) return PB_OK;
+    PB_TRY(open_side(o->confirmed ? o->confirmed : found, o->machine, out));
     const pb_row *a = cand->t.rows, *b = out->t.rows;
     const char *why = !strcmp(a->run_id, b->run_id)                ? "is the candidate itself"
                       : strcmp(a->machine_id, b->machine_id) != 0  ? "was measured on another machine"
@@ -154,7 +174,7 @@ pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_op
     if (s != PB_OK) return pb_file_exit(s);
     s = open_side(cand, o->machine, &c);
     if (s == PB_OK) {
-        s = open_again(&c, o, &again);
+        s = open_again(cand, &c, o, &again);
         if (s == PB_OK) s = compare_sides(&b, &c, &again, o, out, &e);
         close_side(&again);
         close_side(&c);
@@ -196,17 +216,26 @@ static pb_status judge_suite(against *a, const char *suite, const pb_compare_opt
     return pb_judge(&b->set, &a->run.set, &a->gates, suite, &judging, &a->vs);
 }
 
-static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_exit *e)
+static pb_status judge_run(against *a, const pb_compare_opts *o, int *suites_of_run)
 {
     char suites[MAX_SUITES][PB_AXIS_TEXT];
-    int n = pb_baseline_suites(&a->run.set, suites, MAX_SUITES);
+    const int n = *suites_of_run = pb_baseline_suites(&a->run.set, suites, MAX_SUITES);
     PB_TRY(pb_baseline_gates(o->baselines, o->gates, &a->gates));
     for (int i = 0; i < n; i++) PB_TRY(judge_suite(a, suites[i], o, &a->sessions[i]));
     PB_TRY(pb_verdicts_decide(&a->vs));
     PB_TRY(pb_exact_open(o->baselines, &a->exact));
     for (int i = 0; i < n; i++)
         PB_TRY(pb_exact_stored(a->exact, suites[i], a->sessions[i], &a->run.set, a->run.t.path, &a->vs));
+    return PB_OK;
+}
+
+static pb_status show_run(against *a, const pb_compare_opts *o, FILE *out, pb_exit *e)
+{
     const char *notes = NULL;
+    pb_outlook outlook;
+    int n;
+    PB_TRY(judge_run(a, o, &n));
+    PB_TRY(pb_outlook_of(&a->run.set, &a->gates, pb_run_locked_clocks(a->run.t.path), &outlook));
     PB_TRY(pb_exact_finish(a->exact, &notes));
     bool lacking = o->require_baseline && (a->lacking || !n);
     *e = pb_worse_exit(pb_compare_exit(a->vs.count, o), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
@@ -216,6 +245,7 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_e
                                             .cand = &a->run.set,
                                             .base_name = a->nbase ? a->base[0].t.path : "",
                                             .cand_name = a->run.t.path,
+                                            .outlook = &outlook,
                                             .exact = notes,
                                             .counters = pb_exact_compared(a->exact) > 0,
                                             .missing = a->missing,
@@ -225,19 +255,56 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_e
                            o, out);
 }
 
+static pb_status open_against(const char *run, const pb_compare_opts *o, against **out)
+{
+    against *a = *out = calloc(1, sizeof *a);
+    if (!a) return pb_fail(PB_ENOMEM, "compare: out of memory");
+    PB_TRY(open_side(run, o->machine, &a->run));
+    return open_again(run, &a->run, o, &a->again);
+}
+
+static void close_against(against *a)
+{
+    if (!a) return;
+    close_side(&a->again);
+    close_side(&a->run);
+    for (int i = 0; i < a->nbase; i++) close_side(&a->base[i]);
+    pb_verdicts_free(&a->vs);
+    pb_exact_close(a->exact);
+    free(a);
+}
+
 pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out)
 {
-    against *a = calloc(1, sizeof *a);
+    against *a;
     pb_exit e = PB_EXIT_OK;
-    pb_status s = a ? open_side(run, o->machine, &a->run) : pb_fail(PB_ENOMEM, "compare: out of memory");
-    if (s == PB_OK) {
-        s = open_again(&a->run, o, &a->again);
-        if (s == PB_OK) s = judge_run(a, o, out, &e);
-        close_side(&a->again);
-        close_side(&a->run);
-    }
-    for (int i = 0; a && i < a->nbase; i++) close_side(&a->base[i]);
-    if (a) pb_verdicts_free(&a->vs), pb_exact_close(a->exact);
-    free(a);
+    pb_status s = open_against(run, o, &a);
+    if (s == PB_OK) s = show_run(a, o, out, &e);
+    close_against(a);
     return s == PB_OK ? e : pb_file_exit(s);
+}
+
+/* True for a row that a second measurement can make REGRESSED: only the confirmation is missing. */
+static bool lacks_confirmation(const pb_verdicts *vs, const pb_verdict *v)
+{
+    return v->cand && !v->all_rows && v->evidence.sessions && isnan(v->evidence.again) &&
+           pb_stored_enough(&v->evidence) && pb_verdict_needs_confirmation(vs, v);
+}
+
+pb_status pb_compare_unconfirmed(const char *run, const pb_compare_opts *o, char **keys, int *rows)
+{
+    against *a;
+    size_t length = 0;
+    int n;
+    *keys = NULL;
+    *rows = 0;
+    pb_status s = open_against(run, o, &a);
+    if (s == PB_OK) s = judge_run(a, o, &n);
+    FILE *f = s == PB_OK ? open_memstream(keys, &length) : NULL;
+    if (s == PB_OK && !f) s = pb_fail(PB_ENOMEM, "compare: out of memory");
+    for (size_t i = 0; f && i < a->vs.n; i++)
+        if (lacks_confirmation(&a->vs, &a->vs.v[i])) fprintf(f, "%s\n", a->vs.v[i].cand->key), ++*rows;
+    if (f && fclose(f) != 0) s = pb_fail(PB_ENOMEM, "compare: out of memory");
+    close_against(a);
+    return s;
 }

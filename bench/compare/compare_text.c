@@ -170,6 +170,23 @@ static void note_detects(const pb_verdicts *vs, FILE *out)
     fprintf(out, "; `bench compare BASE CAND` with two executables can detect more\n");
 }
 
+/* Prints how far the figures of the candidate can be trusted, as one sentence. */
+static void note_outlook(const pb_comparison *c, FILE *out)
+{
+    char least[PB_FIGURE_TEXT], most[PB_FIGURE_TEXT];
+    const pb_outlook *o = c->outlook;
+    if (!o || !o->rows) return;
+    pb_worsening(least, o->detects_least, " ");
+    pb_worsening(most, o->detects_most, " ");
+    fprintf(out, "note: between processes, the gating values of this run vary by %.2g %% (standard deviation)",
+            100 * o->spread);
+    if (!c->vs->figures) {
+        fprintf(out, "; a comparison with one more run like it would notice a row that is %s worse", least);
+        if (strcmp(least, most) != 0) fprintf(out, ", %s for the noisiest row", most);
+    }
+    fputc('\n', out);
+}
+
 /* Prints a note on the rows that are beyond their bound and not confirmed, with a command that decides. */
 static void note_unconfirmed(const pb_verdicts *vs, FILE *out)
 {
@@ -242,6 +259,7 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
     }
     for (int i = 0; i < PB_NVERDICTS; i++) gated += vs->count[i];
     note_reference(vs, out);
+    note_outlook(c, out);
     note_detects(vs, out);
     note_unconfirmed(vs, out);
     note_itself(vs, out);
@@ -269,11 +287,11 @@ static void print_pairs_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
             n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], n[PB_VERDICT_FAILED], (int)e);
 }
 
-static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
+static void print_summary(const pb_verdicts *vs, const pb_outlook *outlook, pb_exit e, FILE *out)
 {
     const int *n = vs->count;
     char detects[2 * PB_FIGURE_TEXT + 4];
-    pb_detects_text(vs, detects, sizeof detects);
+    pb_detects_text(vs, outlook, detects, sizeof detects);
     fprintf(out,
             "bench: regressed=%d improved=%d same=%d suspect=%d missing=%d incomparable=%d failed=%d new=%d "
             "inconclusive=%d reference=%d detects=%s exit=%d\n",
@@ -300,10 +318,14 @@ static pb_status print_all(const pb_comparison *c, FILE *out)
 pb_status pb_compare_text(const pb_comparison *c, FILE *out)
 {
     if (c->base) PB_TRY(print_all(c, out));
-    else if (c->exact) fputs(c->exact, out);
+    else {
+        note_outlook(c, out);
+        if (c->exact) fputs(c->exact, out);
+    }
     for (int i = 0; i < c->nmissing; i++)
         fprintf(out, "NO-BASELINE: %s does not exist; create it with `bench baseline save %s`\n", c->missing[i],
                 c->cand_name);
-    (c->notes ? print_pairs_summary : print_summary)(c->vs, c->exit, out);
+    if (c->notes) print_pairs_summary(c->vs, c->exit, out);
+    else print_summary(c->vs, c->outlook, c->exit, out);
     return PB_OK;
 }

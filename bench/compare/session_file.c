@@ -110,7 +110,13 @@ pb_status pb_session_lock(const char *folder, int *out)
     PB_TRY(pb_make_folder(folder));
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return pb_fail_errno(errno, "%s", folder);
-    while (flock(fd, LOCK_EX) != 0 && errno == EINTR) {
+    int failed;
+    while ((failed = flock(fd, LOCK_EX)) != 0 && errno == EINTR) {
+    }
+    if (failed) {
+        const pb_status s = pb_fail(PB_EIO, "%s: the folder cannot be locked: %s", folder, strerror(errno));
+        close(fd);
+        return s;
     }
     *out = fd;
     return PB_OK;

@@ -85,15 +85,13 @@ static double ceiling_moved(const judge *j, const pb_verdict *v)
     return b && c && !strcmp(b->key, c->key) ? log(c->median / b->median) : (double)NAN;
 }
 
-/* Returns c2 of stored_rule.h, the variance that all rows of a session share because the machine's speed varies. It is
- * the smaller of two values for a metric that is no time or rate, such as a count of bytes. */
-static double shared_variance(const judge *j, const pb_series *c)
+double pb_verdict_shared_variance(const pb_series *s, bool locked_clocks)
 {
-    const size_t n = strlen(c->unit);
-    const bool of_speed = !strcmp(c->unit, "s") || (n > 2 && !strcmp(c->unit + n - 2, "/s"));
-    const pb_host host = pb_host_parse(c->host);
+    const size_t n = strlen(s->unit);
+    const bool of_speed = !strcmp(s->unit, "s") || (n > 2 && !strcmp(s->unit + n - 2, "/s"));
+    const pb_host host = pb_host_parse(s->host);
     const bool own = host.verified && !*host.name; /* the hardware identifies the host: neither virtual nor a pool */
-    const double sd = of_speed && !own && !j->o->locked_clocks ? PB_STORED_SHARED_VM : PB_STORED_SHARED_OWN;
+    const double sd = of_speed && !own && !locked_clocks ? PB_STORED_SHARED_VM : PB_STORED_SHARED_OWN;
     return sd * sd;
 }
 
@@ -104,7 +102,7 @@ static void compare_values(const judge *j, pb_verdict *v)
     if (v->base->median == 0) return; /* both sides are zero: mismatch() rejects a zero on one side only */
     v->evidence.sessions = pb_sessions_used(v->base, j->host, v->reference, NULL);
     v->evidence.again = (double)NAN;
-    v->evidence.noise.shared = shared_variance(j, v->cand);
+    v->evidence.noise.shared = pb_verdict_shared_variance(v->cand, j->o->locked_clocks);
     v->evidence.ceiling_moved = ceiling_moved(j, v);
 }
 

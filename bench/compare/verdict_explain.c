@@ -17,12 +17,13 @@ bool pb_verdict_creeps(const pb_verdict *v)
            v->evidence.since_oldest > log1p(v->gate->stored_limit) + 1e-9;
 }
 
-void pb_detects_text(const pb_verdicts *vs, char *out, size_t n)
+void pb_detects_text(const pb_verdicts *vs, const pb_outlook *outlook, char *out, size_t n)
 {
     char least[PB_FIGURE_TEXT], most[PB_FIGURE_TEXT];
-    pb_worsening(least, vs->detects_least, "");
-    pb_worsening(most, vs->detects_most, "");
-    if (!vs->figures) snprintf(out, n, "-");
+    const bool ahead = !vs->figures && outlook && outlook->rows;
+    pb_worsening(least, ahead ? outlook->detects_least : vs->detects_least, "");
+    pb_worsening(most, ahead ? outlook->detects_most : vs->detects_most, "");
+    if (!vs->figures && !ahead) snprintf(out, n, "-");
     else if (strcmp(least, most) == 0) snprintf(out, n, "%s", most);
     else snprintf(out, n, "%s..%s", least, most);
 }

@@ -11,6 +11,10 @@ pb_status pb_verdicts_append(pb_verdicts *out, pb_verdict v);
 bool pb_verdicts_alike(const pb_verdict *a, const pb_verdict *b);
 /* True for a row whose values are averaged in a row `all rows`: it gates, and the rule compares it with sessions. */
 bool pb_verdict_averaged(const pb_verdict *v);
+/* c2 of stored_rule.h: the variance that all rows of a session share because the machine's speed varies. It is the
+ * smaller of two values for a metric that is no time or rate, such as a count of bytes, and on a machine of one's own
+ * or with locked clocks. */
+double pb_verdict_shared_variance(const pb_series *s, bool locked_clocks);
 /* The logarithm of a series' median, negated if higher is better. */
 double pb_series_log(const pb_series *s);
 

@@ -21,6 +21,13 @@ static const ratio ratios[] = {
 #undef RATIO_TWIN
 };
 
+bool pb_is_ratio(const char *metric)
+{
+    for (size_t k = 0; k < sizeof ratios / sizeof *ratios; k++)
+        if (strcmp(ratios[k].metric, metric) == 0) return true;
+    return false;
+}
+
 static bool other_case(const ratio *r, const pb_case *c, pb_case *out)
 {
     if (!r->axis) return r->find_other(c, out);

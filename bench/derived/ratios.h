@@ -5,4 +5,6 @@
 
 /* Emits a row for every ratio of the suite whose two values were emitted by this process. EIO, ENOMEM: pb_emit(). */
 pb_status pb_ratios_conclude(pb_emitter *e, const char *suite);
+/* Returns true if `metric` is the ratio of two cases. A run that measures only one of them has no row of it. */
+bool pb_is_ratio(const char *metric);
 #endif

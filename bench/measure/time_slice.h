@@ -11,7 +11,7 @@
 #define PB_TIME_SLICE_H
 #include <stdbool.h>
 
-#include "bench/measure/heartbeat.h"
+#include "launch/heartbeat.h"
 #include "bench/measure/hooks.h"
 #include "os/status.h"
 

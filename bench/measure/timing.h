@@ -1,7 +1,7 @@
 /* timing.h - times a function: warm-up calls, then samples until there are enough, and their median. */
 #ifndef PB_TIMING_H
 #define PB_TIMING_H
-#include "bench/measure/heartbeat.h"
+#include "launch/heartbeat.h"
 #include "bench/measure/hooks.h"
 #include "bench/stats/stats.h"
 #include "kernels/engine/op.h"

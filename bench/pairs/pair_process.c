@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "bench/run/run.h"
+#include "launch/start.h"
+#include "launch/supervise.h"
 #include "os/append.h"
 #include "os/file.h"
 

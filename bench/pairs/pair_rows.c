@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/derived/derived.h"
 #include "bench/rows/rows.h"
 
 /* ---- one side: a value per series and pair --------------------------------------------------------- */
@@ -107,12 +108,14 @@ static void join(pb_pair_table *t, const pb_series *b, const pb_series *c, const
     t->series[t->n++][1] = c;
 }
 
-/* Adds an absent row for each gating line of gates.csv whose metric neither side has measured. */
+/* Adds an absent row for each gating line of gates.csv whose metric neither side has measured. Ratios are excepted:
+ * no side has them where --filter or an axis leaves out one of their two cases. */
 static void add_required_rows(pb_pair_table *t, const pb_gates *gates)
 {
     const size_t n = t->n;
     const pb_gate *g;
     for (int at = 0; (g = pb_pair_unmatched(gates, t->rows, n, &at));) {
+        if (pb_is_ratio(g->metric)) continue;
         pb_series *s = &t->placeholders[t->n - n];
         const pb_metric *m = pb_metric_find(g->metric);
         char key[PB_AXIS_TEXT + 8];

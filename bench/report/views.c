@@ -147,14 +147,49 @@ static bool has_metric(const pb_report_page *p, const pb_layout *l, const char *
     return false;
 }
 
-/* Prints the table of one metric, with a column per variant. */
+/* The largest standard deviation between processes of ln(value), over the cases of a row of the table; -1: not known,
+ * because the values are stored ones or of one process. */
+static double spread_of(const pb_report_page *p, const pb_layout *l, int row, const char *metric)
+{
+    double most = -1;
+    for (int i = 0; i < l->n; i++) {
+        if (l->order[i]->row != row) continue;
+        const pb_series *s = pb_series_find(p->set, l->order[i]->key, metric);
+        if (s && pb_series_ok(s) && isfinite(s->scatter)) most = fmax(most, sqrt(s->scatter));
+    }
+    return most;
+}
+
+/* True if the spread of any row is known. */
+static bool has_spread(const pb_report_page *p, const pb_layout *l, const char *metric)
+{
+    for (int row = 0; row < l->nrows; row++)
+        if (spread_of(p, l, row, metric) >= 0) return true;
+    return false;
+}
+
+/* Fills column `col` with the spread of each row. */
+static void fill_spread(const pb_report_page *p, const pb_layout *l, const char *metric, int col, pb_grid *g)
+{
+    char text[CELL];
+    pb_grid_set(g, 0, col, "spread");
+    for (int row = 0; row < l->nrows; row++) {
+        const double spread = spread_of(p, l, row, metric);
+        snprintf(text, sizeof text, spread < 0 ? "." : "%.2g %%", 100 * spread);
+        pb_grid_set(g, row + 1, col, text);
+    }
+}
+
+/* Prints the table of one metric, with a column per variant, and the spread of the suite's first metric. */
 static pb_status print_variants(pb_report_page *p, const pb_layout *l, int metric)
 {
     pb_grid g;
     char text[CELL];
     const char *name = l->view->metrics[metric].metric;
     if (!has_metric(p, l, name)) return PB_OK;
-    PB_TRY(open_grid(p, l, l->nvariants, &g));
+    const bool spread = metric == 0 && has_spread(p, l, name);
+    PB_TRY(open_grid(p, l, l->nvariants + spread, &g));
+    if (spread) fill_spread(p, l, name, l->nlabels + l->nvariants, &g);
     for (int a = 0; a < l->nvariants; a++) {
         pb_variant_title(l->view, l->variant[a], NULL, text, sizeof text);
         pb_grid_set(&g, 0, l->nlabels + a, text);
@@ -240,14 +275,18 @@ static pb_status print_metrics(pb_report_page *p, const pb_layout *l)
     for (int m = 0; m < PB_VIEW_METRICS && l->view->metrics[m].metric; m++)
         if (has_metric(p, l, l->view->metrics[m].metric)) metric[n++] = m;
     if (!n) return PB_OK;
-    PB_TRY(open_grid(p, l, n, &g));
+    const char *first = l->view->metrics[0].metric;
+    const bool spread = metric[0] == 0 && has_spread(p, l, first);
+    PB_TRY(open_grid(p, l, n + spread, &g));
+    if (spread) fill_spread(p, l, first, l->nlabels + 1, &g);
     for (int c = 0; c < n; c++) {
-        pb_grid_set(&g, 0, l->nlabels + c, l->view->metrics[metric[c]].title);
+        const int col = l->nlabels + c + (spread && c > 0); /* the spread is right of the first metric */
+        pb_grid_set(&g, 0, col, l->view->metrics[metric[c]].title);
         for (int i = 0; i < l->n; i++) {
             const pb_placed *e = l->order[i];
             pb_view_cell(p, e->key, l->view->metrics[metric[c]].metric, l->view->metrics[metric[c]].range, text,
                          sizeof text);
-            pb_grid_set(&g, e->row + 1, l->nlabels + c, text);
+            pb_grid_set(&g, e->row + 1, col, text);
         }
     }
     fputc('\n', p->out);

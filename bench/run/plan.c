@@ -391,10 +391,27 @@ static pb_status plan_both(pb_ctx *ctx, const pb_suite *s, const pb_options *o, 
     return st;
 }
 
+static bool listed(const char *keys, const char *key)
+{
+    char one[PB_KEY_TEXT];
+    while ((keys = pb_next_item(keys, '\n', one, sizeof one)))
+        if (strcmp(one, key) == 0) return true;
+    return false;
+}
+
+void pb_plan_keep(pb_plan *p, const char *keys)
+{
+    int kept = p->ceilings;
+    for (int i = p->ceilings; i < p->n; i++)
+        if (listed(keys, p->cases[i].key)) p->cases[kept++] = p->cases[i];
+    p->n = kept;
+}
+
 pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, pb_plan *out)
 {
     pb_plan p = {0};
     pb_status s = plan_both(ctx, suite, o, &p);
+    if (s == PB_OK && o->child_only) pb_plan_keep(&p, o->child_only);
     if (s != PB_OK) pb_plan_free(&p);
     else *out = p;
     return s;

@@ -17,6 +17,8 @@ const pb_suite *pb_suite_find(const char *name); /* NULL: no such suite; the err
  * the command line; otherwise the check's error is returned. EINVAL: an axis or value that the suite does not have
  * (with a suggestion), no case left, or more than 20000 cases. The caller frees *out. */
 pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, pb_plan *out);
+/* Removes the cases whose keys are not among `keys` (each followed by a newline); the ceilings stay. */
+void pb_plan_keep(pb_plan *p, const char *keys);
 void pb_plan_free(pb_plan *p);
 
 /* Writes the order of the cases in process number `process` to order[plan->n]: the ceilings, then the other cases

@@ -4,8 +4,6 @@
  *   plan.h        the cases to measure: the suite's grid, changed by the command line
  *   process.h     one measuring process, which measures every case once
  *   throttle.h    measures processes, and measures those again that ran on a throttled machine
- *   supervise.h   waits for processes, forwards signals to them, and ends those that hang
- *   start.h       starts a process in a process group of its own, connected by a pipe
  *   clock_lock.h  keeps the GPU's clocks locked while the run lasts
  *   run_name.h    the time, the id and the folder of a new run
  *   run_json.h    run.json: what was measured, where and in which order
@@ -22,7 +20,5 @@
 #include "bench/run/resume.h"
 #include "bench/run/run_json.h"
 #include "bench/run/run_name.h"
-#include "bench/run/start.h"
-#include "bench/run/supervise.h"
 #include "bench/run/throttle.h"
 #endif

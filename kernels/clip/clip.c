@@ -11,9 +11,9 @@
 static pb_status sqsum_ref(pb_ctx *ctx, const void *args)
 {
     const pb_clip_sqsum_args *a = args;
-    const size_t run = pb_clip_run(a->n);
+    const size_t run = a->run ? a->run : pb_clip_run(a->n);
     (void)ctx;
-    for (int s = 0; s < pb_clip_slots(a->n); s++) {
+    for (int s = 0; s < pb_clip_sqsum_slots(a); s++) {
         double sum = 0;
         for (size_t i = s * run; i < (s + 1) * run && i < a->n; i++) sum += (double)a->x[i] * (double)a->x[i];
         a->partial[s] = (float)sum;
@@ -84,6 +84,7 @@ const pb_impl pb_clip_multi_cpu[] = {PB_FAST_IMPLS(pb_clip_multi, .workspace = m
 static pb_status sqsum_check(const void *args)
 {
     const pb_clip_sqsum_args *a = args;
+    if (a->run % 64) return pb_fail(PB_EINVAL, "clip_sqsum: run=%zu, need a multiple of 64", a->run);
     return a->n ? PB_OK : pb_fail(PB_EINVAL, "clip_sqsum: n=0, need n >= 1: do not call it for an empty buffer");
 }
 
@@ -106,9 +107,10 @@ static pb_status multi_check(const void *args)
 
 static pb_status sqsum_bind(pb_binder *b, const int *dim, void *args)
 {
-    size_t n = (size_t)dim[0] * dim[1];
-    *(pb_clip_sqsum_args *)args = (pb_clip_sqsum_args){
-        .x = pb_in(b, "x", PB_F32, n), .partial = pb_out(b, "partial", PB_F32, pb_clip_slots(n)), .n = n};
+    pb_clip_sqsum_args a = {.n = (size_t)dim[0] * dim[1]};
+    a.x = pb_in(b, "x", PB_F32, a.n);
+    a.partial = pb_out(b, "partial", PB_F32, pb_clip_sqsum_slots(&a));
+    *(pb_clip_sqsum_args *)args = a;
     return b->status;
 }
 

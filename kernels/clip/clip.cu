@@ -27,10 +27,10 @@ __device__ static inline size_t run_of(size_t n, int slots)
 struct range {
     size_t first, end;
 };
-__device__ static inline range slot_range(size_t n, size_t slot)
+__device__ static inline range slot_range(size_t n, size_t slot, size_t given = 0)
 {
     if (n == 0) return {0, 0};
-    const size_t run = run_of(n, slots_of(n)), first = slot * run < n ? slot * run : n;
+    const size_t run = given ? given : run_of(n, slots_of(n)), first = slot * run < n ? slot * run : n;
     return {first, n - first < run ? n : first + run};
 }
 
@@ -65,7 +65,7 @@ __device__ static float sum_range(const float *x, range r, float *room)
 __global__ static void __launch_bounds__(THREADS) clip_sums(pb_clip_sqsum_args a)
 {
     __shared__ float room[THREADS / 32];
-    const float sum = sum_range(a.x, slot_range(a.n, blockIdx.x), room);
+    const float sum = sum_range(a.x, slot_range(a.n, blockIdx.x, a.run), room);
     if (threadIdx.x == 0) a.partial[blockIdx.x] = sum;
 }
 
@@ -175,7 +175,7 @@ static unsigned persistent_grid(const pb_ctx *ctx, size_t work)
 static pb_status run_sqsum(pb_ctx *ctx, const void *args)
 {
     const pb_clip_sqsum_args *a = (const pb_clip_sqsum_args *)args;
-    clip_sums<<<(unsigned)pb_clip_slots(a->n), THREADS, 0, pb_cuda_stream(ctx)>>>(*a);
+    clip_sums<<<(unsigned)pb_clip_sqsum_slots(a), THREADS, 0, pb_cuda_stream(ctx)>>>(*a);
     return pb_cuda_launched(ctx, "clip_sums");
 }
 

@@ -45,9 +45,18 @@ static inline size_t pb_clip_run(size_t n)
 
 typedef struct pb_clip_sqsum_args {
     const float *x; /* [n] */
-    float *partial; /* [pb_clip_slots(n)], out; every slot is written */
+    float *partial; /* [pb_clip_sqsum_slots], out; every slot is written */
     size_t n;       /* >= 1: callers skip empty buffers */
+    /* Elements per slot; 0: pb_clip_run(n). A part of a larger buffer of N elements that begins at a multiple of
+     * pb_clip_run(N) gets the bits of the whole buffer's slots with run = pb_clip_run(N). A multiple of 64. */
+    size_t run;
 } pb_clip_sqsum_args;
+
+/* The number of slots that sqsum writes. */
+static inline int pb_clip_sqsum_slots(const pb_clip_sqsum_args *a)
+{
+    return a->run ? (int)((a->n + a->run - 1) / a->run) : pb_clip_slots(a->n);
+}
 
 typedef struct pb_clip_reduce_args {
     const float *partial;    /* [slots] */

@@ -11,11 +11,13 @@ typedef struct range {
     size_t first, end;
 } range;
 
-static inline range slot_range(size_t n, size_t slot)
+static inline range range_of(size_t n, size_t run, size_t slot)
 {
-    size_t run = pb_clip_run(n), first = slot * run < n ? slot * run : n;
+    size_t first = slot * run < n ? slot * run : n;
     return (range){first, n - first < run ? n : first + run};
 }
+
+static inline range slot_range(size_t n, size_t slot) { return range_of(n, pb_clip_run(n), slot); }
 
 static inline float sum_range(const float *x, range r)
 {
@@ -44,10 +46,11 @@ static inline void scale_range(float *x, range r, float scale)
 pb_status PB_FAST(pb_clip_sqsum)(pb_ctx *ctx, const void *args)
 {
     const pb_clip_sqsum_args *a = args;
-    const int slots = pb_clip_slots(a->n);
+    const int slots = pb_clip_sqsum_slots(a);
+    const size_t run = a->run ? a->run : pb_clip_run(a->n);
     (void)ctx;
 #pragma omp parallel for schedule(dynamic) if (a->n > 65536)
-    for (int s = 0; s < slots; s++) a->partial[s] = sum_range(a->x, slot_range(a->n, (size_t)s));
+    for (int s = 0; s < slots; s++) a->partial[s] = sum_range(a->x, range_of(a->n, run, (size_t)s));
     return PB_OK;
 }
 

@@ -152,6 +152,21 @@ static void slots_cover_a_buffer_once(void **state)
     assert_true(pb_clip_slots((size_t)1 << 40) == 256);
 }
 
+/* The slots of a part of a buffer are slots of the buffer: ranks that hold parts compute the norm of the whole. */
+static void a_part_gives_the_slots_of_the_whole(void **state)
+{
+    enum { N = 299999 };
+    static float x[N], whole[256], part[256];
+    const size_t run = pb_clip_run(N), first = 100 * run;
+    for (size_t i = 0; i < N; i++) x[i] = (float)(pb_uniform(1, i) - 0.5);
+    CHECK_OK(pb_clip_sqsum(*state, &(pb_clip_sqsum_args){x, whole, N}));
+    CHECK_OK(pb_clip_sqsum(*state, &(pb_clip_sqsum_args){x, part, first, run}));
+    assert_memory_equal(part, whole, 100 * sizeof *part);
+    CHECK_OK(pb_clip_sqsum(*state, &(pb_clip_sqsum_args){x + first, part, N - first, run}));
+    assert_memory_equal(part, whole + 100, (N - first + run - 1) / run * sizeof *part);
+    CHECK_FAILS(pb_clip_sqsum(*state, &(pb_clip_sqsum_args){x, part, N, 65}), PB_EINVAL, "run=65");
+}
+
 /* Gradients that contain a loss scale of 2^k give the same bits after clipping as gradients without it. Tested with a
  * norm above and a norm below the maximum. */
 static void a_loss_scale_changes_no_bit(void **state)
@@ -190,6 +205,7 @@ int main(void)
         cmocka_unit_test(empty_and_zero_buffers_have_norm_zero),
         cmocka_unit_test(multi_equals_the_three_phases),
         cmocka_unit_test(slots_cover_a_buffer_once),
+        cmocka_unit_test(a_part_gives_the_slots_of_the_whole),
         cmocka_unit_test(a_loss_scale_changes_no_bit),
         cmocka_unit_test(bad_arguments_are_named),
     };

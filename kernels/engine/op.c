@@ -80,6 +80,7 @@ pb_status pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args)
         return pb_fail(PB_EUNSUPPORTED, "%s: no %s implementation%s%s takes these arguments", op->name, ctx->be->name,
                        ctx->impl ? " named " : "", ctx->impl ? ctx->impl : "");
     if (impl->workspace) PB_TRY(pb_ctx_reserve(ctx, impl->workspace(args)));
+    if (impl->reserve) PB_TRY(impl->reserve(ctx, args));
     if (ctx->planning) return PB_OK;
     if (ctx->id == PB_CPU) pb_tally_add(ctx->tally, op->name, impl->name); /* on a GPU each kernel is counted */
     if (ctx->recording && ctx->id == PB_CPU) return pb_recording_add(ctx, op, impl, args);

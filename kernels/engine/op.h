@@ -17,6 +17,9 @@ typedef struct pb_impl {
     size_t (*workspace)(const void *args); /* bytes of ctx->scratch that `run` needs; NULL: none */
     bool (*available)(void);               /* true if this machine can run it, e.g. pb_cpu_has_avx512; NULL: always */
     bool varies;                           /* not deterministic: two runs may differ in the last bits */
+    /* Optional. Makes memory that belongs to something in *args, such as a communicator, large enough. Called before
+     * `run`, and also on the plan backend, which accounts for the memory; it may allocate outside recordings only. */
+    pb_status (*reserve)(pb_ctx *ctx, const void *args);
 } pb_impl;
 
 /* The least work that any implementation must do; the roofline time follows from it. An op that neither arithmetic nor

@@ -9,7 +9,7 @@
 #include "bench/derived/graph_gain.h"
 #include "bench/run/process.h"
 #include "bench/run/plan.h"
-#include "bench/run/supervise.h"
+#include "launch/supervise.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
 #include "tests/bench/emitter.h"

@@ -52,7 +52,7 @@ for folder in slow/*/; do
     cp -r "$folder" none
 done
 unjudged 0 --baseline few
-unjudged 0 --baseline slow
+unjudged 0 --baseline slow --no-confirm
 unjudged 0 --baseline none
 unjudged 0 --baseline elsewhere
 unjudged 0 --baseline same -n 1

@@ -174,7 +174,7 @@ done
 expect 0 'suspect=4' "$fixture" compare n1
 ten_sessions baselines/*/toy.csv baseline:
 expect 0 'SUSPECT: not confirmed' "$fixture" compare n1
-expect 0 'suspect=4' "$fixture" --suite toy --out n6
+expect 0 'suspect=4' "$fixture" --suite toy --out n6 --no-confirm
 expect 1 'regressed=4' "$fixture" compare n6 --confirmed n1
 expect 2 'n6/results.csv: is the candidate itself' "$fixture" compare n6 --confirmed n6
 sed 's/,tests\//,elsewhere\//' n1/results.csv >elsewhere.csv

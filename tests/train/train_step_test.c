@@ -14,6 +14,8 @@ static pb_train_options options(void)
                               .seq = 96,
                               .bucket = 32,
                               .accumulate = 1,
+                              .reduce = "f32",
+                              .shard = "none",
                               .attention = "auto",
                               .kv_qat = "none",
                               .rank = 4,

@@ -40,6 +40,9 @@ rnu                                           |   2 | did you mean 'run'?
 --layers 3                                    |   2 | layers 3: need 1 to 2, or 0 for all layers of tiny
 --log /proc/nowhere/x --steps 1               |   2 | train: /proc/nowhere/x: No such file
 plan --steps 7                                |   0 | 7 of 1 x 4 rows of 256 tokens
+plan --ranks 4 --steps 7 --accumulate 2       |   0 | 7 of 2 x 4 rows of 256 tokens on each of 4 ranks
+plan --ranks 4 --tuning full --shard optimizer |  0 | memory      weights 0.6 MB, gradients 0.6, moments 0.3, activations
+plan --ranks 4 --tuning full --shard gradients |  0 | memory      weights 0.6 MB, gradients 0.8, moments 0.3, activations
 plan --tuning full                            |   0 | memory      weights 0.6 MB, gradients 0.6, moments 1.2, activations
 plan --model tiny-qwen3                       |   0 | tiny-qwen3: 2 layers, width 64, 8/1 heads of 16, MLP 160, vocabulary 272
 --dry-run --tuning full                       |   0 | 151488 of 151488 parameters are trained

@@ -27,7 +27,7 @@ static pb_status head_norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param
                                                       .lddy = ld,
                                                       .ldx = ld,
                                                       .lddx = ld,
-                                                      .accumulate = t->accumulate,
+                                                      .accumulate = pb_adds(t),
                                                       .dtype = t->model.cfg.dtype});
 }
 

@@ -24,7 +24,7 @@ static pb_status product_dw(const pb_v4_pass *p, int id, const void *dy, const v
                                                      .T = p->t->T,
                                                      .N = (int)w->rows,
                                                      .K = (int)w->cols,
-                                                     .accumulate = p->t->accumulate,
+                                                     .accumulate = pb_adds(p->t),
                                                      .dtype = p->dtype});
 }
 
@@ -57,7 +57,7 @@ static pb_status norm_back(const pb_v4_pass *p, int id, const void *dy, const vo
                                                          .lddy = (size_t)D,
                                                          .ldx = ldx,
                                                          .lddx = lddx,
-                                                         .accumulate = p->t->accumulate,
+                                                         .accumulate = pb_adds(p->t),
                                                          .dtype = p->dtype});
 }
 
@@ -79,7 +79,7 @@ static pb_status output_back(const pb_v4_pass *p)
                                                                      .G = G,
                                                                      .N = N,
                                                                      .K = K,
-                                                                     .accumulate = t->accumulate,
+                                                                     .accumulate = pb_adds(t),
                                                                      .dtype = p->dtype}));
     PB_TRY(pb_grouped_linear_dx(
         p->ctx,
@@ -132,7 +132,7 @@ static pb_status attend_back(const pb_v4_pass *p)
                                                      .T = 1,
                                                      .N = g->H,
                                                      .K = 1,
-                                                     .accumulate = p->t->accumulate,
+                                                     .accumulate = pb_adds(p->t),
                                                      .dtype = PB_F32});
 }
 
@@ -184,7 +184,7 @@ static pb_status pool_back(const pb_v4_pass *p, int ape, const void *dc, void *x
                                                                .ldz = ld,
                                                                .ldda = ld,
                                                                .lddz = ld,
-                                                               .accumulate = t->accumulate,
+                                                               .accumulate = pb_adds(t),
                                                                .in_dtype = p->dtype,
                                                                .dtype = p->dtype});
 }

@@ -90,6 +90,16 @@ static pb_status set_up(pb_checkpoints *c)
     return find_latest(c);
 }
 
+/* Sets up the folder on rank 0, and tells the other ranks what they need to know about it. */
+static pb_status set_up_together(pb_checkpoints *c)
+{
+    pb_world *w = c->o.world;
+    c->pid = (long)getpid();
+    PB_TRY(pb_world_agree(w, "the folder of checkpoints", pb_checkpoints_leads(c) ? set_up(c) : PB_OK));
+    PB_TRY(pb_world_broadcast(w, "the folder of checkpoints", 0, &c->pid, sizeof c->pid));
+    return pb_world_broadcast(w, "the newest checkpoint", 0, &c->latest, sizeof c->latest);
+}
+
 pb_status pb_checkpoints_open(const char *dir, const pb_checkpoint_options *o, pb_checkpoints **out)
 {
     PB_TRY(check_options(o));
@@ -104,7 +114,7 @@ pb_status pb_checkpoints_open(const char *dir, const pb_checkpoint_options *o, p
     c->o = *o;
     if (!c->o.disk) c->o.disk = &pb_disk_posix;
     c->lock = -1;
-    const pb_status s = set_up(c);
+    const pb_status s = set_up_together(c);
     if (s == PB_OK) *out = c;
     else pb_checkpoints_close(c);
     return s;
@@ -129,30 +139,50 @@ pb_save pb_checkpoints_due(const pb_checkpoints *c, uint64_t iteration)
 
 /* ---- writing the files of one checkpoint ---------------------------------------------------------------- */
 
+/* The state file that a rank has written and made durable. */
+typedef struct part {
+    char name[64];
+    pb_file_digest file;
+} part;
+
 typedef struct filling {
     const pb_checkpoints *c;
     pb_index index;
-    pb_file_digest data; /* digest of the state file's tensor data, as downloaded from the device */
+    part *parts; /* [ranks] */
 } filling;
 
+/* Writes this rank's state file and makes it durable. Computes its digest by reading the file back: its tensor data
+ * must have the same digest as the data downloaded from the device, so that a disk that corrupts data is noticed. */
+static pb_status write_part(const pb_checkpoints *c, pb_trainer *t, const char *folder, part *out)
+{
+    const int rank = pb_world_rank(c->o.world), ranks = pb_world_size(c->o.world);
+    const pb_disk *disk = c->o.disk;
+    pb_path path;
+    pb_file_digest wrote, data;
+    if (ranks == 1) snprintf(out->name, sizeof out->name, PB_CHECKPOINT_STATE);
+    else snprintf(out->name, sizeof out->name, PB_CHECKPOINT_PART, rank, ranks);
+    PB_TRY(pb_checkpoint_path(&path, folder, out->name));
+    PB_TRY(pb_state_write(t, disk, path.text, &wrote));
+    PB_TRY(pb_disk_sync_path(disk, path.text));
+    PB_TRY(pb_digest_file(disk, path.text, 0, &out->file));
+    PB_TRY(pb_digest_file(disk, path.text, out->file.bytes > wrote.bytes ? out->file.bytes - wrote.bytes : 0, &data));
+    if (pb_digest_equal(&data.digest, &wrote.digest)) return PB_OK;
+    return pb_fail(PB_EIO, "%s: the disk returns other data than was written", path.text);
+}
+
 /* Called for every file and folder of a new checkpoint. Makes it durable; for a file, computes the digest by reading
- * the file back. The tensor data read from the state file must have the same digest as the data downloaded from the
- * device, so that a disk that corrupts data is noticed during saving. */
+ * the file back, unless the rank that wrote it has done both. */
 static pb_status sync_and_digest(void *self, const char *path, const char *name, pb_disk_kind kind)
 {
     filling *f = self;
     const pb_disk *disk = f->c->o.disk;
-    pb_file_digest all, data;
+    pb_file_digest all;
     if (kind == PB_DISK_OTHER) return pb_fail(PB_EINVAL, "%s is neither a regular file nor a folder", path);
     if (kind == PB_DISK_FOLDER) return *name ? pb_disk_sync_path(disk, path) : PB_OK;
+    for (int i = 0; i < pb_world_size(f->c->o.world); i++)
+        if (strcmp(name, f->parts[i].name) == 0) return pb_index_add_file(&f->index, name, &f->parts[i].file);
     PB_TRY(pb_disk_sync_path(disk, path));
     PB_TRY(pb_digest_file(disk, path, 0, &all));
-    if (strcmp(name, PB_CHECKPOINT_STATE) == 0) {
-        const uint64_t head = all.bytes > f->data.bytes ? all.bytes - f->data.bytes : 0;
-        PB_TRY(pb_digest_file(disk, path, head, &data));
-        if (!pb_digest_equal(&data.digest, &f->data.digest))
-            return pb_fail(PB_EIO, "%s: the disk returns other data than was written", path);
-    }
     return pb_index_add_file(&f->index, name, &all);
 }
 
@@ -180,25 +210,41 @@ static pb_status write_index(filling *f, pb_trainer *t, const char *folder)
     return s;
 }
 
+/* Adds all that is not a state file, and the index. */
 static pb_status fill_folder(filling *f, pb_trainer *t, const char *folder)
 {
     const pb_checkpoints *c = f->c;
-    pb_path state;
     if (!f->index.settings) return pb_fail(PB_ENOMEM, "no memory for the index of a checkpoint");
-    PB_TRY(pb_checkpoint_path(&state, folder, PB_CHECKPOINT_STATE));
-    if (c->o.disk->mkdir(c->o.disk->self, folder) != 0) return pb_fail_errno(errno, "%s", folder);
-    PB_TRY(pb_state_write(t, c->o.disk, state.text, &f->data));
     if (c->o.extra) PB_TRY(c->o.extra(c->o.extra_self, t, folder));
     PB_TRY(pb_disk_walk(folder, sync_and_digest, f));
     PB_TRY(write_index(f, t, folder));
     return pb_disk_sync_path(c->o.disk, folder);
 }
 
+/* Writes the state files: each rank its own, in the folder that rank 0 makes. Fills parts[ranks]. */
+static pb_status fill_parts(pb_checkpoints *c, pb_trainer *t, const char *folder, part *parts)
+{
+    part mine = {""};
+    pb_status s = PB_OK;
+    if (pb_checkpoints_leads(c) && c->o.disk->mkdir(c->o.disk->self, folder) != 0)
+        s = pb_fail_errno(errno, "%s", folder);
+    PB_TRY(pb_world_agree(c->o.world, "the folder of a checkpoint", s));
+    PB_TRY(pb_world_agree(c->o.world, "writing a checkpoint", write_part(c, t, folder, &mine)));
+    return pb_world_gather(c->o.world, "writing a checkpoint", &mine, sizeof mine, parts);
+}
+
 static pb_status fill(pb_checkpoints *c, pb_trainer *t, const pb_progress *p, const char *folder)
 {
-    filling f = {.c = c, .index = {.progress = *p, .base = c->base, .settings = json_object()}};
-    const pb_status s = fill_folder(&f, t, folder);
+    filling f = {.c = c, .parts = calloc((size_t)pb_world_size(c->o.world), sizeof *f.parts)};
+    pb_status s = f.parts ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the state files of a checkpoint");
+    s = pb_world_agree(c->o.world, "writing a checkpoint", s);
+    if (s == PB_OK) s = fill_parts(c, t, folder, f.parts);
+    if (s == PB_OK && pb_checkpoints_leads(c)) {
+        f.index = (pb_index){.progress = *p, .base = c->base, .settings = json_object()};
+        s = fill_folder(&f, t, folder);
+    }
     pb_index_free(&f.index);
+    free(f.parts);
     return s;
 }
 
@@ -254,16 +300,25 @@ static pb_status keep(pb_checkpoints *c, uint64_t iteration, const char *filled)
     return pb_folder_remove_leftovers(c); /* removes a replaced checkpoint of the same iteration */
 }
 
+/* Verifies the filled folder, and publishes or removes it. */
+static pb_status finish(pb_checkpoints *c, pb_save how, pb_trainer *t, const pb_progress *p, const pb_path *folder)
+{
+    PB_TRY(verify(c, t, folder->text, p->iteration, !c->verified_save || how == PB_SAVE_TRIAL));
+    return how == PB_SAVE_KEEP ? keep(c, p->iteration, folder->text) : pb_folder_drop(c, folder, &p->iteration, 1);
+}
+
 static pb_status save(pb_checkpoints *c, pb_save how, pb_trainer *t, const pb_progress *p)
 {
+    const bool leads = pb_checkpoints_leads(c);
     pb_path folder;
-    PB_TRY(pb_folder_remove_leftovers(c));
-    PB_TRY(pb_checkpoints_digest_base(c, t));
-    PB_TRY(pb_folder_path(c, p->iteration, "tmp", &folder));
-    PB_TRY(fill(c, t, p, folder.text));
-    PB_TRY(verify(c, t, folder.text, p->iteration, !c->verified_save || how == PB_SAVE_TRIAL));
-    if (how == PB_SAVE_KEEP) PB_TRY(keep(c, p->iteration, folder.text));
-    else PB_TRY(pb_folder_drop(c, &folder, &p->iteration, 1));
+    pb_status s = leads ? pb_folder_remove_leftovers(c) : PB_OK;
+    if (s == PB_OK && leads) s = pb_checkpoints_digest_base(c, t);
+    if (s == PB_OK) s = pb_folder_path(c, p->iteration, "tmp", &folder);
+    PB_TRY(pb_world_agree(c->o.world, "a checkpoint", s));
+    s = fill(c, t, p, folder.text);
+    if (s == PB_OK && leads) s = finish(c, how, t, p, &folder);
+    PB_TRY(pb_world_agree(c->o.world, "publishing a checkpoint", s));
+    if (how == PB_SAVE_KEEP) c->latest = c->own_iteration = p->iteration;
     c->verified_save = true;
     return PB_OK;
 }
@@ -276,7 +331,7 @@ pb_status pb_checkpoints_save(pb_checkpoints *c, pb_save how, pb_trainer *t, con
     if (c->latest && !c->own_iteration)
         return pb_fail(PB_EINVAL, "%s has checkpoints of another run: resume that run, or use another folder", c->dir);
     const pb_status s = save(c, how, t, p);
-    if (s == PB_OK) return PB_OK;
+    if (s == PB_OK || !pb_checkpoints_leads(c)) return s;
     /* The first failure is the one to report, but pb_folder_remove_leftovers may fail too and replace the message. */
     snprintf(why, sizeof why, "%s", pb_error());
     (void)pb_folder_remove_leftovers(c);

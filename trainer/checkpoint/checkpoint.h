@@ -3,6 +3,8 @@
  *
  *     DIR/iter_0000004/state.safetensors       w.NAME, m.NAME, v.NAME of every trained parameter in f32 (w is the
  *                                              master copy of a bf16 parameter), and the optimizer's counters
+ *     DIR/iter_0000004/state-1-of-4.safetensors     instead, with several ranks: the part that rank 1 of 4 has written
+ *                                              (state.h); any number of ranks can resume from it
  *     DIR/iter_0000004/checkpoint.json         progress, configuration, size and XXH3-128 of every file and of itself
  *     DIR/latest_checkpointed_iteration.txt    the tracker: the iteration of the resume point
  *     DIR/.lock                                locked by the process that writes to DIR
@@ -11,6 +13,10 @@
  * made durable; the folder is renamed to its final name; the tracker is updated; older checkpoints are renamed to
  * temporary names and then removed. Therefore every folder with a final name is a complete checkpoint, and the tracker
  * always names a complete one. pb_checkpoints_open removes the temporary folders of a killed process.
+ *
+ * Several ranks call all functions together and get the same status; they see the same folder. Rank 0 holds the lock,
+ * chooses the checkpoint to resume from, and publishes a folder when all ranks have written their state files and made
+ * them durable. Every rank checks that its frozen weights are those of the checkpoint.
  *
  * Not stored: frozen weights (only their digest, so that resuming with different ones is refused); gradients
  * (checkpoints are taken between steps); random generator states (all randomness derives from the configured seed and a
@@ -62,6 +68,7 @@ typedef struct pb_checkpoint_options {
     void (*note)(void *self, const char *line);
     void *note_self;
     const pb_disk *disk; /* table of file operations; NULL: pb_disk_posix */
+    pb_world *world;     /* the ranks that save and resume together; NULL: one */
 } pb_checkpoint_options;
 
 typedef struct pb_checkpoints pb_checkpoints;

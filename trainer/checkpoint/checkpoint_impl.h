@@ -8,15 +8,17 @@
 #define PB_CHECKPOINT_TRACKER "latest_checkpointed_iteration.txt"
 #define PB_CHECKPOINT_INDEX   "checkpoint.json"
 #define PB_CHECKPOINT_STATE   "state.safetensors"
+#define PB_CHECKPOINT_PART    "state-%d-of-%d.safetensors"
 
 struct pb_checkpoints {
     char *dir;
     pb_checkpoint_options o; /* disk is never NULL */
-    int lock;
-    bool verified_save;     /* this process has saved and verified a checkpoint */
-    uint64_t latest;        /* see pb_checkpoints_latest */
-    uint64_t own_iteration; /* last iteration that this process resumed or saved; 0: none */
-    pb_trainer *trainer;    /* the trainer that `base` was computed for, or NULL */
+    int lock;                /* -1: not locked, or this is not rank 0 */
+    long pid;                /* of rank 0, in the names of temporary folders */
+    bool verified_save;      /* this process has saved and verified a checkpoint */
+    uint64_t latest;         /* see pb_checkpoints_latest */
+    uint64_t own_iteration;  /* last iteration that this process resumed or saved; 0: none */
+    pb_trainer *trainer;     /* the trainer that `base` was computed for, or NULL */
     pb_digest_text base;
 };
 
@@ -50,7 +52,7 @@ pb_status pb_folder_drop(const pb_checkpoints *c, const pb_path *path, const uin
 /* Functions of verify.c. A candidate is an open checkpoint that has passed the checks of pb_candidate_open. */
 typedef struct pb_candidate {
     pb_index index;
-    pb_safetensors *state;
+    pb_state_files state;
 } pb_candidate;
 /* Reads the index and opens the state file. With `files`, also checks the size and digest of every file. EINVAL, EIO:
  * damaged; EFORMAT: another version of the format. */
@@ -63,6 +65,10 @@ pb_status pb_candidate_fits(pb_checkpoints *c, pb_trainer *t, const char *folder
 
 /* Computes c->base, the digest of the frozen weights, once per trainer. */
 pb_status pb_checkpoints_digest_base(pb_checkpoints *c, pb_trainer *t);
+/* True on the rank that holds the lock and publishes: rank 0. */
+static inline bool pb_checkpoints_leads(const pb_checkpoints *c) { return pb_world_rank(c->o.world) == 0; }
+/* True for the name of a state file. */
+bool pb_checkpoint_is_state(const char *name);
 /* Formats a line and passes it to the callback pb_checkpoint_options.note. */
 void pb_checkpoints_note(const pb_checkpoints *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #endif

@@ -27,7 +27,7 @@ pb_status pb_checkpoint_path(pb_path *out, const char *folder, const char *name)
 pb_status pb_folder_path(const pb_checkpoints *c, uint64_t iteration, const char *suffix, pb_path *out)
 {
     char name[80];
-    if (suffix) snprintf(name, sizeof name, "." ITERATION ".%ld.%s", iteration, (long)getpid(), suffix);
+    if (suffix) snprintf(name, sizeof name, "." ITERATION ".%ld.%s", iteration, c->pid, suffix);
     else snprintf(name, sizeof name, ITERATION, iteration);
     return pb_checkpoint_path(out, c->dir, name);
 }
@@ -151,7 +151,7 @@ static pb_status write_tracker(const pb_checkpoints *c, uint64_t iteration)
 {
     pb_path path, temporary;
     char name[64], text[32];
-    snprintf(name, sizeof name, ".latest_.%ld.tmp", (long)getpid());
+    snprintf(name, sizeof name, ".latest_.%ld.tmp", c->pid);
     const int n = snprintf(text, sizeof text, "%" PRIu64 "\n", iteration);
     PB_TRY(pb_checkpoint_path(&path, c->dir, PB_CHECKPOINT_TRACKER));
     PB_TRY(pb_checkpoint_path(&temporary, c->dir, name));

@@ -1,166 +1,142 @@
-/* state.c - writes and reads the state file of a checkpoint: trained weights, moments and optimizer counters. */
-#include "trainer/checkpoint/state.h"
+/* state.c - writes the state file of a checkpoint: trained weights, moments and optimizer counters. Also the digest of
+ * the frozen weights. */
+#include "trainer/checkpoint/state_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/step/trainer_impl.h"
-
-enum { CHUNK = 1 << 20 }; /* elements per transfer between host and device */
-
 /* ---- the tensors of a state file ------------------------------------------------------------------------ */
 
-enum { PARTS = 3, SCALARS = 3 };
-static const char *const scalar_names[SCALARS] = {"adamw.lr", "adamw.step", "adamw.skipped"};
-static const pb_st_dtype scalar_types[SCALARS] = {PB_ST_F32, PB_ST_I32, PB_ST_I32};
+const char *const pb_state_scalar_names[PB_STATE_SCALARS] = {"adamw.lr", "adamw.step", "adamw.skipped"};
+const pb_st_dtype pb_state_scalar_types[PB_STATE_SCALARS] = {PB_ST_F32, PB_ST_I32, PB_ST_I32};
 
-typedef struct tensor {
-    char name[64];
-    float *device; /* [rows,cols] device memory */
-    const pb_param *p;
-} tensor;
-
-static size_t tensors(const pb_trainer *t) { return (size_t)t->ntrained * PARTS; }
-
-/* Returns tensor i of the state file. The order is: weights w, moments m and v of the first trained parameter, then
- * those of the second, ... */
-static tensor tensor_at(const pb_trainer *t, size_t i)
+static pb_state_tensor whole(const pb_param *p, size_t part)
 {
-    tensor x = {.p = t->trained[i / PARTS]};
-    float *const of[PARTS] = {x.p->master ? x.p->master : x.p->w, x.p->m, x.p->v};
-    x.device = of[i % PARTS];
-    snprintf(x.name, sizeof x.name, "%c.%s", "wmv"[i % PARTS], x.p->name);
+    pb_state_tensor x = {.p = p, .n = pb_param_n(p)};
+    float *const of[PB_STATE_PARTS] = {p->master ? p->master : p->w, p->m, p->v};
+    x.device = of[part];
+    snprintf(x.name, sizeof x.name, "%c.%s", "wmv"[part], p -> name);
     return x;
 }
 
+/* Part `part` of a piece of this rank's slices, whose state is sharded or not. */
+static pb_state_tensor part_of_piece(const pb_trainer *t, const pb_piece *x, size_t part)
+{
+    pb_state_tensor out = whole(x->p, part);
+    const pb_shards *s = &t->shards;
+    out.first = x->first;
+    out.n = x->n;
+    if (s->on && part) out.device = (part == 1 ? s->m : s->v) + x->own;
+    else if (s->on && s->master && x->p->dtype != PB_F32) out.device = s->master + x->own;
+    else out.device += x->first;
+    return out;
+}
+
+size_t pb_state_kept(const pb_trainer *t)
+{
+    return (size_t)(t->shards.on ? t->gradients.slices.n : t->ntrained) * PB_STATE_PARTS;
+}
+
+pb_state_tensor pb_state_kept_at(const pb_trainer *t, size_t i)
+{
+    const size_t at = i / PB_STATE_PARTS, part = i % PB_STATE_PARTS;
+    return t->shards.on ? part_of_piece(t, &t->gradients.slices.piece[at], part) : whole(t->trained[at], part);
+}
+
+/* The tensors that this rank writes. Each of several ranks writes its slices (slices.h) of tensors that it keeps. */
+static size_t written(const pb_trainer *t)
+{
+    return t->cfg.comm ? (size_t)t->gradients.slices.n * PB_STATE_PARTS : pb_state_kept(t);
+}
+
+static pb_state_tensor written_at(const pb_trainer *t, size_t i)
+{
+    if (!t->cfg.comm) return pb_state_kept_at(t, i);
+    return part_of_piece(t, &t->gradients.slices.piece[i / PB_STATE_PARTS], i % PB_STATE_PARTS);
+}
+
+/* The optimizer's counters are equal on all ranks; rank 0 writes them. */
+static size_t scalars(const pb_trainer *t) { return pb_comm_rank(t->cfg.comm) == 0 ? PB_STATE_SCALARS : 0; }
+
 /* ---- writing the state file ----------------------------------------------------------------------------- */
+
+/* Describes tensor x in *e. A part of a tensor has the name "NAME:FIRST" and one dimension. */
+static void describe(const pb_state_tensor *x, char name[96], pb_st_entry *e)
+{
+    const bool all = x->n == pb_param_n(x->p);
+    if (all) snprintf(name, 96, "%s", x->name);
+    else snprintf(name, 96, "%s:%zu", x->name, x->first);
+    *e = (pb_st_entry){.name = name, .dtype = PB_ST_F32, .dims = all ? 2 : 1, .shape = {x->n}};
+    if (!all) return;
+    e->shape[0] = x->p->rows;
+    e->shape[1] = x->p->cols;
+}
 
 static pb_status create(const pb_trainer *t, const pb_disk *disk, const char *path, pb_st_writer **out)
 {
-    const size_t n = tensors(t) + SCALARS;
-    pb_st_entry *e = calloc(n, sizeof *e);
-    char(*names)[64] = calloc(n, sizeof *names);
+    const size_t n = written(t);
+    pb_st_entry *e = calloc(n + PB_STATE_SCALARS, sizeof *e);
+    char(*names)[96] = calloc(n + 1, sizeof *names);
     pb_status s = e && names ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the list of a checkpoint's tensors");
-    for (size_t i = 0; s == PB_OK && i < tensors(t); i++) {
-        const tensor x = tensor_at(t, i);
-        memcpy(names[i], x.name, sizeof x.name);
-        e[i] = (pb_st_entry){.name = names[i], .dtype = PB_ST_F32, .dims = 2, .shape = {x.p->rows, x.p->cols}};
+    for (size_t i = 0; s == PB_OK && i < n; i++) {
+        const pb_state_tensor x = written_at(t, i);
+        describe(&x, names[i], &e[i]);
     }
-    for (size_t i = 0; s == PB_OK && i < SCALARS; i++)
-        e[tensors(t) + i] = (pb_st_entry){.name = scalar_names[i], .dtype = scalar_types[i]};
-    if (s == PB_OK) s = pb_st_create_on(disk, path, e, n, NULL, 0, out);
+    for (size_t i = 0; s == PB_OK && i < scalars(t); i++)
+        e[n + i] = (pb_st_entry){.name = pb_state_scalar_names[i], .dtype = pb_state_scalar_types[i]};
+    if (s == PB_OK) s = pb_st_create_on(disk, path, e, n + scalars(t), NULL, 0, out);
     free(names);
     free(e);
     return s;
 }
 
-static pb_status append(pb_st_writer *w, pb_digest *d, const void *bytes, size_t n)
+/* The writer of a state file, and the size and digest of the tensor data so far. */
+typedef struct output {
+    pb_st_writer *w;
+    pb_digest *d;
+    uint64_t bytes;
+} output;
+
+static pb_status append(output *o, const void *bytes, size_t n)
 {
-    pb_digest_add(d, bytes, n);
-    return pb_st_append(w, bytes, n);
+    pb_digest_add(o->d, bytes, n);
+    o->bytes += n;
+    return pb_st_append(o->w, bytes, n);
 }
 
-static pb_status append_all(const pb_trainer *t, pb_st_writer *w, pb_digest *d, float *host)
+static pb_status append_all(const pb_trainer *t, output *o, float *host)
 {
     pb_adamw_state state;
-    for (size_t i = 0; i < tensors(t); i++) {
-        const tensor x = tensor_at(t, i);
-        const size_t n = pb_param_n(x.p);
-        for (size_t first = 0; first < n; first += CHUNK) {
-            const size_t bytes = (n - first < CHUNK ? n - first : CHUNK) * sizeof *host;
+    for (size_t i = 0; i < written(t); i++) {
+        const pb_state_tensor x = written_at(t, i);
+        for (size_t first = 0; first < x.n; first += PB_STATE_CHUNK) {
+            const size_t bytes = (x.n - first < PB_STATE_CHUNK ? x.n - first : PB_STATE_CHUNK) * sizeof *host;
             PB_TRY(pb_download(t->ctx, host, x.device + first, bytes));
-            PB_TRY(append(w, d, host, bytes));
+            PB_TRY(append(o, host, bytes));
         }
     }
+    if (!scalars(t)) return PB_OK;
     PB_TRY(pb_download(t->ctx, &state, t->state, sizeof state));
-    PB_TRY(append(w, d, &state.lr, sizeof state.lr));
-    PB_TRY(append(w, d, &state.step, sizeof state.step));
-    return append(w, d, &state.skipped, sizeof state.skipped);
+    PB_TRY(append(o, &state.lr, sizeof state.lr));
+    PB_TRY(append(o, &state.step, sizeof state.step));
+    return append(o, &state.skipped, sizeof state.skipped);
 }
 
 pb_status pb_state_write(pb_trainer *t, const pb_disk *disk, const char *path, pb_file_digest *data)
 {
-    pb_st_writer *w = NULL;
-    pb_digest *d = NULL;
-    float *host = malloc((size_t)CHUNK * sizeof *host);
-    pb_status s = host ? pb_digest_open(&d) : pb_fail(PB_ENOMEM, "no memory to write a checkpoint");
-    if (s == PB_OK) s = create(t, disk, path, &w);
-    if (s == PB_OK) s = append_all(t, w, d, host);
+    output o = {0};
+    float *host = malloc((size_t)PB_STATE_CHUNK * sizeof *host);
+    pb_status s = host ? pb_digest_open(&o.d) : pb_fail(PB_ENOMEM, "no memory to write a checkpoint");
+    if (s == PB_OK) s = create(t, disk, path, &o.w);
+    if (s == PB_OK) s = append_all(t, &o, host);
     if (s == PB_OK) {
-        s = pb_st_commit(w);
-        w = NULL;
+        s = pb_st_commit(o.w);
+        o.w = NULL;
     }
-    if (s == PB_OK) *data = (pb_file_digest){(3 * t->model.trained + SCALARS) * sizeof *host, pb_digest_get(d)};
-    pb_st_abandon(w);
-    pb_digest_close(d);
-    free(host);
-    return s;
-}
-
-/* ---- checking and loading the state file ---------------------------------------------------------------- */
-
-static pb_status find(const char *where, const pb_safetensors *f, const char *name, pb_st_dtype dtype,
-                      const pb_param *p, const pb_st_tensor **out)
-{
-    char shape[120];
-    const pb_st_tensor *x = pb_st_find(f, name);
-    if (!x) return pb_fail(PB_EINVAL, "%s belongs to another model: it has no tensor %s", where, name);
-    const bool fits = p ? x->dims == 2 && x->shape[0] == p->rows && x->shape[1] == p->cols : x->dims == 0;
-    if (!fits || x->dtype != dtype)
-        return pb_fail(PB_EINVAL, "%s belongs to another model: its tensor %s is %s %s, but must be %s [%zu,%zu]",
-                       where, name, pb_st_dtype_name(x->dtype),
-                       pb_st_shape_text(x->shape, x->dims, shape, sizeof shape), pb_st_dtype_name(dtype),
-                       p ? p->rows : 1, p ? p->cols : 1);
-    *out = x;
-    return PB_OK;
-}
-
-pb_status pb_state_check(const char *where, const pb_safetensors *f, pb_trainer *t)
-{
-    const pb_st_tensor *x;
-    for (size_t i = 0; i < tensors(t); i++) {
-        const tensor want = tensor_at(t, i);
-        PB_TRY(find(where, f, want.name, PB_ST_F32, want.p, &x));
-    }
-    for (size_t i = 0; i < SCALARS; i++) PB_TRY(find(where, f, scalar_names[i], scalar_types[i], NULL, &x));
-    if (pb_st_count(f) == tensors(t) + SCALARS) return PB_OK;
-    return pb_fail(PB_EINVAL, "%s belongs to another model: it has %zu tensors, but must have %zu", where,
-                   pb_st_count(f), tensors(t) + SCALARS);
-}
-
-/* Sets a bf16 weight to its rounded f32 master. The optimizer rounds in the same way, so the bits are equal. */
-static pb_status load_rounded(const pb_trainer *t, const pb_param *p, const pb_st_tensor *from, uint16_t *host)
-{
-    const size_t n = pb_param_n(p);
-    for (size_t first = 0; first < n; first += CHUNK) {
-        const size_t some = n - first < CHUNK ? n - first : CHUNK;
-        PB_TRY(pb_st_convert(from, first, some, p->dtype, host));
-        PB_TRY(pb_upload(t->ctx, (uint16_t *)p->w + first, host, some * sizeof *host));
-    }
-    return PB_OK;
-}
-
-static pb_status load_scalars(const pb_safetensors *f, pb_trainer *t)
-{
-    pb_adamw_state state = {0};
-    void *const to[SCALARS] = {&state.lr, &state.step, &state.skipped};
-    for (size_t i = 0; i < SCALARS; i++) memcpy(to[i], pb_st_find(f, scalar_names[i])->data, 4);
-    PB_TRY(pb_trainer_set_lr(t, state.lr));
-    return pb_upload(t->ctx, t->state, &state, sizeof state);
-}
-
-pb_status pb_state_load(const pb_safetensors *f, pb_trainer *t)
-{
-    uint16_t *host = malloc((size_t)CHUNK * sizeof *host);
-    pb_status s = host ? PB_OK : pb_fail(PB_ENOMEM, "no memory to read a checkpoint");
-    for (size_t i = 0; s == PB_OK && i < tensors(t); i++) {
-        const tensor x = tensor_at(t, i);
-        const pb_st_tensor *from = pb_st_find(f, x.name);
-        s = pb_upload(t->ctx, x.device, from->data, from->bytes);
-        if (s == PB_OK && i % PARTS == 0 && x.p->master) s = load_rounded(t, x.p, from, host);
-    }
-    if (s == PB_OK) s = load_scalars(f, t);
+    if (s == PB_OK) *data = (pb_file_digest){o.bytes, pb_digest_get(o.d)};
+    pb_st_abandon(o.w);
+    pb_digest_close(o.d);
     free(host);
     return s;
 }
@@ -169,7 +145,7 @@ pb_status pb_state_load(const pb_safetensors *f, pb_trainer *t)
 
 static pb_status digest_device(const pb_trainer *t, pb_digest *d, const void *device, size_t n, float *host)
 {
-    const size_t most = (size_t)CHUNK * sizeof *host;
+    const size_t most = (size_t)PB_STATE_CHUNK * sizeof *host;
     for (size_t first = 0; first < n; first += most) {
         const size_t some = n - first < most ? n - first : most;
         PB_TRY(pb_download(t->ctx, host, (const unsigned char *)device + first, some));
@@ -191,7 +167,7 @@ static pb_status digest_frozen(const pb_trainer *t, pb_digest *d, const pb_param
 pb_status pb_state_base(pb_trainer *t, pb_digest_text *out)
 {
     pb_digest *d = NULL;
-    float *host = malloc((size_t)CHUNK * sizeof *host);
+    float *host = malloc((size_t)PB_STATE_CHUNK * sizeof *host);
     pb_status s = host ? pb_digest_open(&d) : pb_fail(PB_ENOMEM, "no memory to compute the digest of the base weights");
     for (int i = 0; s == PB_OK && i < t->model.n; i++)
         if (!t->model.params[i].trained) s = digest_frozen(t, d, &t->model.params[i], host);

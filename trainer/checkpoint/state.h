@@ -1,17 +1,32 @@
-/* state.h - writes and loads the state file of a checkpoint (state.safetensors), and checks that it fits a trainer. */
+/* state.h - writes and loads the state files of a checkpoint, and checks that they fit a trainer. One rank writes
+ * state.safetensors. Each of N ranks writes state-R-of-N.safetensors with the tensors, or parts of tensors, of its
+ * slices (trainer/parallel/slices.h): a part of the tensor NAME that begins at its element FIRST is called NAME:FIRST.
+ * Files of any number of ranks can be loaded by any number. */
 #ifndef PB_STATE_H
 #define PB_STATE_H
 #include "trainer/checkpoint/index.h"
 #include "trainer/io/safetensors.h"
 
-/* Writes the state file and makes it durable. *data receives size and digest of the tensor data (the last part of the
- * file), computed from the bytes that were downloaded from the device. Host syncs. */
+/* Writes this rank's state file and makes it durable. *data receives size and digest of the tensor data (the last part
+ * of the file), computed from the bytes that were downloaded from the device. Host syncs. */
 pb_status pb_state_write(pb_trainer *t, const pb_disk *disk, const char *path, pb_file_digest *data);
-/* Checks the tensors of a state file. EINVAL: a tensor is missing, unexpected, or of another shape or type; the message
- * begins with `where`. */
-pb_status pb_state_check(const char *where, const pb_safetensors *f, pb_trainer *t);
-/* Loads a file that pb_state_check has accepted. Host syncs. */
-pb_status pb_state_load(const pb_safetensors *f, pb_trainer *t);
+
+/* The open state files of a checkpoint; initialise with {0}. */
+typedef struct pb_state_part pb_state_part;
+typedef struct pb_state_files {
+    pb_safetensors **file; /* [n] */
+    int n;
+    pb_state_part *part; /* [parts] the tensors and parts of tensors in all files, by name and first element */
+    size_t parts;
+} pb_state_files;
+/* Opens one more file. EPATH, EIO, EINVAL as pb_st_open; ENOMEM. */
+pb_status pb_state_open(pb_state_files *f, const char *path);
+void pb_state_close(pb_state_files *f);
+/* Checks the tensors of all state files together. EINVAL: a tensor, or elements of it, are missing, unexpected, in two
+ * files, or of another shape or type; the message begins with `where`. */
+pb_status pb_state_check(const char *where, const pb_state_files *f, pb_trainer *t);
+/* Loads files that pb_state_check has accepted. Host syncs. */
+pb_status pb_state_load(const pb_state_files *f, pb_trainer *t);
 
 /* Computes the digest of all weights that are not trained, from their contents in device memory. Host syncs. */
 pb_status pb_state_base(pb_trainer *t, pb_digest_text *out);

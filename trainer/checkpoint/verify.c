@@ -8,6 +8,11 @@
 
 /* ---- checking that a checkpoint is complete and undamaged ----------------------------------------------- */
 
+bool pb_checkpoint_is_state(const char *name)
+{
+    return strcmp(name, PB_CHECKPOINT_STATE) == 0 || (strncmp(name, "state-", 6) == 0 && !strchr(name, '/'));
+}
+
 static pb_status read_index(const pb_checkpoints *c, const char *folder, uint64_t iteration, pb_index *out)
 {
     pb_path path;
@@ -21,7 +26,8 @@ static pb_status read_index(const pb_checkpoints *c, const char *folder, uint64_
     if (out->progress.iteration != iteration)
         return pb_fail(PB_EINVAL, "%s is of iteration %" PRIu64 ", but its folder is of iteration %" PRIu64, path.text,
                        out->progress.iteration, iteration);
-    if (pb_index_find(out, PB_CHECKPOINT_STATE)) return PB_OK;
+    for (size_t i = 0; i < out->files; i++)
+        if (pb_checkpoint_is_state(out->file[i].name)) return PB_OK;
     return pb_fail(PB_EINVAL, "%s does not list the file " PB_CHECKPOINT_STATE, path.text);
 }
 
@@ -45,8 +51,12 @@ static pb_status open_whole(const pb_checkpoints *c, const char *folder, uint64_
     pb_path path;
     PB_TRY(read_index(c, folder, iteration, &x->index));
     for (size_t i = 0; files && i < x->index.files; i++) PB_TRY(check_file(c, folder, &x->index.file[i]));
-    PB_TRY(pb_checkpoint_path(&path, folder, PB_CHECKPOINT_STATE));
-    return pb_st_open(path.text, &x->state);
+    for (size_t i = 0; i < x->index.files; i++) {
+        if (!pb_checkpoint_is_state(x->index.file[i].name)) continue;
+        PB_TRY(pb_checkpoint_path(&path, folder, x->index.file[i].name));
+        PB_TRY(pb_state_open(&x->state, path.text));
+    }
+    return PB_OK;
 }
 
 pb_status pb_candidate_open(const pb_checkpoints *c, const char *folder, uint64_t iteration, bool files,
@@ -62,7 +72,7 @@ pb_status pb_candidate_open(const pb_checkpoints *c, const char *folder, uint64_
 void pb_candidate_close(pb_candidate *x)
 {
     pb_index_free(&x->index);
-    pb_st_close(x->state);
+    pb_state_close(&x->state);
     *x = (pb_candidate){0};
 }
 
@@ -93,5 +103,5 @@ pb_status pb_candidate_fits(pb_checkpoints *c, pb_trainer *t, const char *folder
     if (!pb_digest_equal(&c->base, &x->index.base))
         return pb_fail(PB_EINVAL, "%s belongs to other base weights: their digest was %s, but is %s now", folder,
                        x->index.base.hex, c->base.hex);
-    return pb_state_check(folder, x->state, t);
+    return pb_state_check(folder, &x->state, t);
 }

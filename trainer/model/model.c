@@ -90,6 +90,31 @@ static void list_params(pb_model *m)
     for (int i = 0; i < m->n; i++) m->trained += m->params[i].trained ? pb_param_n(&m->params[i]) : 0;
 }
 
+/* Returns the stage of the backward pass after which a parameter's gradient is complete; see pb_model.order. */
+static int stage_of(const pb_model *m, const pb_param *p)
+{
+    if (p->layer >= 0) return m->g.L - p->layer;
+    return p == m->outer[PB_P_embed] ? m->g.L + 1 : 0;
+}
+
+/* Sets the order of the gradients and their places in the vector of gradients. */
+static void order_gradients(pb_model *m)
+{
+    for (int narrow = 0; narrow < 2; narrow++) {
+        for (int stage = 0; stage <= m->g.L + 1; stage++)
+            for (int i = 0; i < m->n; i++) {
+                pb_param *p = &m->params[i];
+                if (!p->trained || (p->dtype != m->cfg.dtype) != narrow || stage_of(m, p) != stage) continue;
+                p->stage = stage;
+                p->at = (m->vector + PB_FLAT_ALIGN - 1) / PB_FLAT_ALIGN * PB_FLAT_ALIGN;
+                m->vector = p->at + pb_param_n(p);
+                m->order[m->ordered++] = p;
+            }
+        if (!narrow) m->wide = m->vector;
+    }
+    m->rest = (m->wide + PB_FLAT_ALIGN - 1) / PB_FLAT_ALIGN * PB_FLAT_ALIGN;
+}
+
 /* ---- allocating memory ---------------------------------------------------------------------------- */
 
 static bool quantised(const pb_model *m, const pb_param *p)
@@ -97,10 +122,25 @@ static bool quantised(const pb_model *m, const pb_param *p)
     return m->cfg.tuning == PB_QLORA && p->kind == PB_KIND_MATRIX;
 }
 
+/* Places the trained weights of a sharded model one after the other, so that slices of them can be gathered. */
+static void carve_vectors(pb_model *m)
+{
+    const size_t e = pb_dtype_size(m->cfg.dtype);
+    m->wide_w = pb_carve(&m->weights, m->wide * e);
+    m->rest_w = pb_carve(&m->weights, m->vector > m->rest ? (m->vector - m->rest) * sizeof *m->rest_w : 0);
+    for (int i = 0; i < m->ordered; i++) {
+        pb_param *p = m->order[i];
+        if (p->at < m->wide) p->w = m->wide_w ? (unsigned char *)m->wide_w + p->at * e : NULL;
+        else p->w = m->rest_w ? m->rest_w + (p->at - m->rest) : NULL;
+    }
+}
+
 static void carve_weights(pb_model *m)
 {
+    if (m->cfg.sharded) carve_vectors(m);
     for (int i = 0; i < m->n; i++) {
         pb_param *p = &m->params[i];
+        if (m->cfg.sharded && p->trained) continue;
         size_t n = pb_param_n(p), blocks = (n + (size_t)m->cfg.nf4_block - 1) / (size_t)m->cfg.nf4_block;
         if (quantised(m, p)) {
             p->q = pb_carve(&m->weights, (n + 1) / 2);
@@ -115,13 +155,34 @@ static void carve_weights(pb_model *m)
 
 static void carve_training(pb_model *m)
 {
+    float *grads = pb_carve(&m->grads, m->cfg.no_grads ? 0 : m->vector * sizeof *grads);
     for (int i = 0; i < m->n; i++) {
         pb_param *p = &m->params[i];
         if (!p->trained) continue;
-        p->grad = pb_carve(&m->grads, pb_param_n(p) * sizeof(float));
+        p->grad = p->sum = grads ? grads + p->at : NULL;
+        if (m->cfg.sharded) continue;
         p->m = pb_carve(&m->moments, pb_param_n(p) * sizeof(float));
         p->v = pb_carve(&m->moments, pb_param_n(p) * sizeof(float));
     }
+}
+
+pb_status pb_model_masters_open(pb_model *m)
+{
+    if (!m->cfg.sharded || m->cfg.dtype == PB_F32 || m->masters.base) return PB_OK;
+    pb_arena_begin(&m->masters, m->ctx);
+    (void)pb_carve(&m->masters, m->wide * sizeof(float));
+    PB_TRY(pb_arena_commit(&m->masters));
+    float *all = pb_carve(&m->masters, m->wide * sizeof *all);
+    for (int i = 0; i < m->ordered; i++)
+        if (m->order[i]->at < m->wide) m->order[i]->master = all ? all + m->order[i]->at : NULL;
+    return PB_OK;
+}
+
+void pb_model_masters_close(pb_model *m)
+{
+    if (!m->cfg.sharded || !m->masters.base) return;
+    pb_arena_free(&m->masters);
+    for (int i = 0; i < m->ordered; i++) m->order[i]->master = NULL;
 }
 
 static pb_status allocate(pb_model *m)
@@ -136,7 +197,7 @@ static pb_status allocate(pb_model *m)
     PB_TRY(pb_arena_commit(&m->grads));
     PB_TRY(pb_arena_commit(&m->moments));
     carve_training(m);
-    return PB_OK;
+    return pb_model_masters_open(m);
 }
 
 /* ---- initial values of the parameters ------------------------------------------------------------- */
@@ -240,12 +301,15 @@ pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out)
     const size_t L = (size_t)m.g.L;
     m.params = calloc(PB_NPARAMS * (L + 1) + 2 * PB_NTARGETS * L, sizeof *m.params);
     m.layer = calloc(L * PB_NPARAMS, sizeof(pb_param *));
+    m.order = calloc(PB_NPARAMS * (L + 1) + 2 * PB_NTARGETS * L, sizeof(pb_param *));
     m.lora_a = calloc(L * PB_NTARGETS, sizeof(pb_param *));
     m.lora_b = calloc(L * PB_NTARGETS, sizeof(pb_param *));
-    pb_status s =
-        m.params && m.layer && m.lora_a && m.lora_b ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the parameter list");
+    pb_status s = m.params && m.layer && m.order && m.lora_a && m.lora_b
+                      ? PB_OK
+                      : pb_fail(PB_ENOMEM, "no memory for the parameter list");
     m.export_norms = !cfg->fixed_norms;
     if (s == PB_OK) list_params(&m);
+    if (s == PB_OK) order_gradients(&m);
     if (s == PB_OK) s = allocate(&m);
     if (s == PB_OK) s = fill(&m);
     if (s != PB_OK) pb_model_close(&m);
@@ -258,8 +322,10 @@ void pb_model_close(pb_model *m)
     pb_arena_free(&m->weights);
     pb_arena_free(&m->grads);
     pb_arena_free(&m->moments);
+    if (m->masters.ctx) pb_arena_free(&m->masters);
     free(m->params);
     free(m->layer);
+    free(m->order);
     free(m->lora_a);
     free(m->lora_b);
     *m = (pb_model){0};

@@ -107,8 +107,17 @@ typedef struct pb_param {
     pb_nf4_scales scales; /* valid when q is not NULL */
     float *master;        /* f32 master copy of a trained bf16 tensor; else NULL */
     float *grad, *m, *v;  /* f32 gradient and AdamW moments; NULL when not trained */
+    /* Gradient that the phases clip and optimizer read. It is `grad`, which the backward pass writes, except where a
+     * trainer adds micro-batches in a fixed order (trainer/step/gradients.h). */
+    float *sum;
     bool trained;
+    /* Offset of a trained parameter's gradient in the model's vector of gradients, in elements, and the stage of the
+     * backward pass after which the gradient is complete; see pb_model.order. */
+    size_t at;
+    int stage;
 } pb_param;
+
+enum { PB_FLAT_ALIGN = 64 };
 
 static inline size_t pb_param_n(const pb_param *p) { return p->rows * p->cols; }
 
@@ -131,6 +140,10 @@ typedef struct pb_model_config {
     /* For dtype f32: initial values of matrices, tables and adapters are rounded to bf16, so that the weights
      * equal those of the bf16 model. */
     bool as_bf16;
+    /* If true, the caller keeps the moments and the master weights: p->m and p->v are NULL, and p->master is valid only
+     * between pb_model_masters_open and pb_model_masters_close. The trained weights are vectors in pb_model.order. */
+    bool sharded;
+    bool no_grads;    /* if true, the caller provides the memory of the gradients, p->grad */
     bool fixed_norms; /* LoRA and QLoRA: only the adapters are trained, not the gains of the layers' norms */
     /* If true, only adapters are initialised; everything else is 0 until pb_model_load_hf fills it. */
     bool blank;
@@ -150,6 +163,21 @@ typedef struct pb_model {
     pb_param **lora_a, **lora_b; /* [L * PB_NTARGETS] adapter matrices A [R,in] and B [out,R]; NULL: no adapter */
     pb_arena weights, grads, moments;
     size_t trained; /* number of trained elements */
+    /* [ordered] the trained parameters in the order in which the backward pass completes their gradients. Stage 0 is
+     * the head and the last norm, stage 1 the last layer, stage L the first layer, stage L+1 the embedding (of a tied
+     * head too). Vectors of f32 in a bf16 model come after all others, so that the elements before them have one dtype.
+     * The gradients are one vector of `vector` elements in this order; each begins at a multiple of PB_FLAT_ALIGN
+     * elements, and the gaps are 0. The elements below `wide` have the model's dtype. */
+    pb_param **order;
+    int ordered;
+    size_t vector, wide;
+    /* With cfg.sharded: the trained weights, element i of the vector of gradients at wide_w + i of the model's dtype
+     * below `wide`, and at rest_w + (i - rest) of f32 from `rest` on, where the first f32 vector of a bf16 model
+     * begins. */
+    void *wide_w;
+    float *rest_w;
+    size_t rest;
+    pb_arena masters; /* with cfg.sharded: [wide] f32 master weights, while they are open; else unused */
     /* True if the gains of the layers' norms are trained or were loaded with the adapters: the adapters' export then
      * contains them. */
     bool export_norms;
@@ -163,6 +191,10 @@ pb_status pb_model_check(const pb_model_config *c);
  * on every device, in every dtype (up to rounding) and tuning. EINVAL: see pb_model_check; ENOMEM. */
 pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out);
 void pb_model_close(pb_model *m);
+/* With cfg.sharded and bf16: allocates f32 masters of the trained weights, zeros, and sets p->master of each; or frees
+ * them. pb_model_open leaves them open, with the initial values, so that a file can be loaded into them. */
+pb_status pb_model_masters_open(pb_model *m);
+void pb_model_masters_close(pb_model *m);
 
 static inline pb_param *pb_layer_param(const pb_model *m, int layer, int id)
 {

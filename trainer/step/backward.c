@@ -7,6 +7,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/swiglu/swiglu.h"
+#include "trainer/step/gradients.h"
 #include "trainer/step/products.h"
 
 /* Backward of h = x + r followed by a norm of h. In: dcur, the gradient of h through the residual connection, and dn,
@@ -22,7 +23,7 @@ static pb_status norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gai
                                                       .dw = pb_grad_of(gain),
                                                       .T = t->T,
                                                       .D = t->model.g.D,
-                                                      .accumulate = t->accumulate,
+                                                      .accumulate = pb_adds(t),
                                                       .dtype = t->model.cfg.dtype});
 }
 
@@ -66,7 +67,7 @@ static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
                                                       .T = t->T,
                                                       .N = g->V,
                                                       .K = g->D,
-                                                      .accumulate = t->accumulate,
+                                                      .accumulate = pb_adds(t),
                                                       .dtype = m->cfg.dtype}));
     /* No residual connection bypasses the last norm, so this is a plain RMSNorm backward. */
     return pb_rmsnorm_bwd(ctx, &(pb_rmsnorm_bwd_args){.dy = t->dn,
@@ -81,7 +82,7 @@ static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
                                                       .lddy = (size_t)g->D,
                                                       .ldx = (size_t)g->D,
                                                       .lddx = (size_t)g->D,
-                                                      .accumulate = t->accumulate,
+                                                      .accumulate = pb_adds(t),
                                                       .dtype = m->cfg.dtype});
 }
 
@@ -91,21 +92,26 @@ pb_status pb_phase_backward(pb_ctx *ctx, void *self)
     const pb_model *m = &t->model;
     const pb_param *embed = m->outer[PB_P_embed];
     if (m->cfg.frozen) return pb_fail(PB_EINVAL, "backward: a frozen model (evaluation only) has no backward pass");
+    PB_TRY(pb_gradients_begin(ctx, t));
     PB_TRY(head_back(ctx, t));
+    PB_TRY(pb_gradients_complete(ctx, t, 0));
     for (int layer = m->g.L - 1; layer >= 0; layer--) {
         const pb_layer_acts *a = &t->layers[layer];
         PB_TRY(mlp_back(ctx, t, layer, a));
         PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->rstd2));
         PB_TRY(t->block->backward(ctx, t, layer));
         PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm1), a->h, a->rstd1));
+        PB_TRY(pb_gradients_complete(ctx, t, m->g.L - layer));
     }
-    if (!embed->trained) return PB_OK;
-    return pb_embedding_bwd(ctx, &(pb_embedding_bwd_args){.dy = t->dcur,
-                                                          .ids = t->ids,
-                                                          .dtable = embed->grad,
-                                                          .T = t->T,
-                                                          .V = m->g.V,
-                                                          .D = m->g.D,
-                                                          .accumulate = m->g.tied || t->accumulate,
-                                                          .dtype = m->cfg.dtype});
+    if (embed->trained)
+        PB_TRY(pb_embedding_bwd(ctx, &(pb_embedding_bwd_args){.dy = t->dcur,
+                                                              .ids = t->ids,
+                                                              .dtable = embed->grad,
+                                                              .T = t->T,
+                                                              .V = m->g.V,
+                                                              .D = m->g.D,
+                                                              .accumulate = m->g.tied || pb_adds(t),
+                                                              .dtype = m->cfg.dtype}));
+    PB_TRY(pb_gradients_complete(ctx, t, m->g.L + 1));
+    return pb_gradients_end(ctx, t);
 }

@@ -3,37 +3,59 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "trainer/step/trainer_impl.h"
+#include "trainer/step/shards.h"
+
+/* Returns the entry of a trained tensor of clip group g. */
+static pb_adamw_entry entry_of(const pb_trainer *t, const pb_param *p, int g)
+{
+    const pb_clip_variant variant = t->cfg.clip;
+    const bool decays = p->kind != PB_KIND_GAIN && p->kind != PB_KIND_BIAS;
+    return (pb_adamw_entry){.w = p->w,
+                            .master = p->master,
+                            .grad = p->sum,
+                            .m = p->m,
+                            .v = p->v,
+                            .n = pb_param_n(p),
+                            .dtype = p->dtype,
+                            .clip = variant == PB_CLIP_NONE    ? -1
+                                    : variant == PB_CLIP_MULTI ? 0
+                                                               : g,
+                            .decay = decays ? t->cfg.weight_decay : 0};
+}
+
+/* Returns the entry of piece i of this rank's slices. */
+static pb_adamw_entry shard_entry(const pb_trainer *t, int i)
+{
+    const pb_piece *x = &t->gradients.slices.piece[i];
+    pb_adamw_entry e = entry_of(t, x->p, t->shards.group[i]);
+    e.w = pb_shards_w(t, x);
+    e.master = pb_shards_master(t, x);
+    e.grad = pb_shards_grad(t, x);
+    e.m = t->shards.m + x->own;
+    e.v = t->shards.v + x->own;
+    e.n = x->n;
+    return e;
+}
+
+int pb_adamw_entries(const pb_trainer *t) { return t->shards.on ? t->gradients.slices.n : t->ntrained; }
 
 /* Fills clip_list and adamw_list: arrays of device pointers in device memory, for the kernels that process all trained
  * tensors in one call. */
 pb_status pb_clip_write_lists(pb_trainer *t)
 {
-    const size_t n = (size_t)t->ntrained;
-    const pb_clip_variant variant = t->cfg.clip;
+    const size_t n = (size_t)t->ntrained, entries = (size_t)pb_adamw_entries(t);
     if (!n) return PB_OK;
     pb_clip_entry *c = calloc(n, sizeof *c);
-    pb_adamw_entry *a = calloc(n, sizeof *a);
+    pb_adamw_entry *a = calloc(n > entries ? n : entries, sizeof *a);
     pb_status s = c && a ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the lists of gradients");
     for (int g = 0; s == PB_OK && g < t->ngroups; g++)
         for (int i = t->groups[g].first; i < t->groups[g].first + t->groups[g].n; i++) {
-            const pb_param *p = t->trained[i];
-            const bool decays = p->kind != PB_KIND_GAIN && p->kind != PB_KIND_BIAS;
-            c[i] = (pb_clip_entry){p->grad, pb_param_n(p)};
-            a[i] = (pb_adamw_entry){.w = p->w,
-                                    .master = p->master,
-                                    .grad = p->grad,
-                                    .m = p->m,
-                                    .v = p->v,
-                                    .n = pb_param_n(p),
-                                    .dtype = p->dtype,
-                                    .clip = variant == PB_CLIP_NONE    ? -1
-                                            : variant == PB_CLIP_MULTI ? 0
-                                                                       : g,
-                                    .decay = decays ? t->cfg.weight_decay : 0};
+            c[i] = (pb_clip_entry){t->trained[i]->sum, pb_param_n(t->trained[i])};
+            if (!t->shards.on) a[i] = entry_of(t, t->trained[i], g);
         }
+    for (int i = 0; s == PB_OK && t->shards.on && i < t->gradients.slices.n; i++) a[i] = shard_entry(t, i);
     if (s == PB_OK) s = pb_upload(t->ctx, t->clip_list, c, n * sizeof *c);
-    if (s == PB_OK) s = pb_upload(t->ctx, t->adamw_list, a, n * sizeof *a);
+    if (s == PB_OK) s = pb_upload(t->ctx, t->adamw_list, a, entries * sizeof *a);
     free(c);
     free(a);
     return s;
@@ -49,7 +71,7 @@ static pb_status sums(pb_ctx *ctx, const pb_trainer *t, const pb_clip_group *g, 
         const pb_param *p = t->trained[i];
         const int slots = pb_clip_slots(pb_param_n(p));
         if (!slots) continue;
-        PB_TRY(pb_clip_sqsum(ctx, &(pb_clip_sqsum_args){.x = p->grad, .partial = slot, .n = pb_param_n(p)}));
+        PB_TRY(pb_clip_sqsum(ctx, &(pb_clip_sqsum_args){.x = p->sum, .partial = slot, .n = pb_param_n(p)}));
         if (read) {
             PB_TRY(pb_download(ctx, host, slot, (size_t)slots * sizeof *host));
             for (int k = 0; k < slots; k++) *read += (double)host[k];
@@ -65,9 +87,18 @@ static pb_status scales(pb_ctx *ctx, const pb_trainer *t, int group)
     for (int i = g->first; i < g->first + g->n; i++) {
         const pb_param *p = t->trained[i];
         if (!pb_param_n(p)) continue;
-        PB_TRY(pb_clip_scale(ctx, &(pb_clip_scale_args){.x = p->grad, .state = t->clip + group, .n = pb_param_n(p)}));
+        PB_TRY(pb_clip_scale(ctx, &(pb_clip_scale_args){.x = p->sum, .state = t->clip + group, .n = pb_param_n(p)}));
     }
     return PB_OK;
+}
+
+static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const float *partial, int slots, pb_clip_state *state)
+{
+    return pb_clip_reduce(ctx, &(pb_clip_reduce_args){.partial = partial,
+                                                      .loss_scale = t->loss_scale,
+                                                      .state = state,
+                                                      .slots = slots,
+                                                      .max_norm = t->cfg.max_norm});
 }
 
 /* Clips a group of n tensors without a host sync: n kernel launches for the partial sums, one for the norm, and n to
@@ -76,11 +107,7 @@ static pb_status fused(pb_ctx *ctx, const pb_trainer *t, int group)
 {
     const pb_clip_group *g = &t->groups[group];
     PB_TRY(sums(ctx, t, g, NULL));
-    PB_TRY(pb_clip_reduce(ctx, &(pb_clip_reduce_args){.partial = g->partial,
-                                                      .loss_scale = t->loss_scale,
-                                                      .state = t->clip + group,
-                                                      .slots = g->slots,
-                                                      .max_norm = t->cfg.max_norm}));
+    PB_TRY(reduce(ctx, t, g->partial, g->slots, t->clip + group));
     return scales(ctx, t, group);
 }
 
@@ -97,9 +124,22 @@ static pb_status synchronous(pb_ctx *ctx, const pb_trainer *t, int group)
     return state.scale != 1 ? scales(ctx, t, group) : PB_OK;
 }
 
+/* Clips the gradients of this rank's slices by the norms of the whole gradients: fused or multi. */
+static pb_status sharded(pb_ctx *ctx, const pb_trainer *t)
+{
+    PB_TRY(pb_shards_sums(ctx, t));
+    if (t->cfg.clip == PB_CLIP_MULTI) return reduce(ctx, t, t->partial, t->slots, t->clip);
+    for (int i = 0; i < t->ngroups; i++) {
+        PB_TRY(reduce(ctx, t, t->groups[i].partial, t->groups[i].slots, t->clip + i));
+        PB_TRY(pb_shards_scale(ctx, t, i));
+    }
+    return PB_OK;
+}
+
 pb_status pb_phase_clip(pb_ctx *ctx, void *self)
 {
     const pb_trainer *t = self;
+    if (t->shards.on && t->cfg.clip != PB_CLIP_NONE) return sharded(ctx, t);
     switch (t->cfg.clip) {
     case PB_CLIP_NONE:
     case PB_NCLIPS: return PB_OK;

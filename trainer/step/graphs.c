@@ -12,12 +12,12 @@
 static pb_graph_shape shape_of(const pb_trainer *t, pb_fn fn)
 {
     if (fn == pb_train_finish) return (pb_graph_shape){.fn = fn};
-    return (pb_graph_shape){.fn = fn, .B = t->cfg.B, .S = t->S, .accumulate = t->accumulate};
+    return (pb_graph_shape){.fn = fn, .B = t->cfg.B, .S = t->S, .accumulate = t->accumulate, .reduce = t->reduce};
 }
 
 static bool same(const pb_graph_shape *a, const pb_graph_shape *b)
 {
-    return a->fn == b->fn && a->B == b->B && a->S == b->S && a->accumulate == b->accumulate;
+    return a->fn == b->fn && a->B == b->B && a->S == b->S && a->accumulate == b->accumulate && a->reduce == b->reduce;
 }
 
 /* Returns a free entry, evicting the least recently used one if necessary. The host syncs before a graph is freed,

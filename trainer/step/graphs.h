@@ -1,8 +1,9 @@
 /* graphs.h - a cache of the CUDA graphs (on a CPU: recorded call lists) of a training loop, one per shape of a step.
  *
  * A graph holds kernel arguments by value. Another row length, or a micro-batch that accumulates gradients instead of
- * overwriting them, therefore needs its own graph. Values that kernels read from device memory (the batch, learning
- * rate, step number, loss scale, 1/tokens) may change between replays of one graph. */
+ * overwriting them, or that adds them over the ranks, therefore needs its own graph. Values that kernels read from
+ * device memory (the batch, learning rate, step number, loss scale, 1/tokens) may change between replays of one
+ * graph. */
 #ifndef PB_GRAPHS_H
 #define PB_GRAPHS_H
 #include "trainer/step/trainer.h"
@@ -10,9 +11,9 @@
 enum { PB_GRAPHS_MOST = 64 }; /* capacity of the cache; the least recently used shape is evicted */
 
 typedef struct pb_graph_shape {
-    pb_fn fn; /* fn, B, S and accumulate form the cache key */
+    pb_fn fn; /* fn, B, S, accumulate and reduce form the cache key */
     int B, S;
-    bool accumulate;
+    bool accumulate, reduce;
     pb_graph *graph; /* NULL: this shape ran once eagerly and is not captured yet */
     uint64_t used;   /* value of pb_graphs.runs at the last use of this shape */
 } pb_graph_shape;

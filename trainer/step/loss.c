@@ -11,7 +11,7 @@ pb_status pb_phase_loss(pb_ctx *ctx, void *self)
                                                 .inv_count = t->inv_count,
                                                 .dlogits = t->logits,
                                                 .nll = t->nll,
-                                                .loss = t->loss,
+                                                .loss = &t->report->loss,
                                                 .loss_scale = t->loss_scale,
                                                 .total = t->step_loss,
                                                 .add = t->accumulate,

@@ -66,7 +66,7 @@ static pb_status adapters_back(pb_ctx *ctx, const pb_trainer *t, int layer, cons
                           .T = t->T,
                           .R = m->cfg.rank,
                           .scale = m->cfg.alpha / (float)m->cfg.rank,
-                          .accumulate = t->accumulate,
+                          .accumulate = pb_adds(t),
                           .dtype = m->cfg.dtype};
     for (int i = (int)pr->first; i < (int)pr->first + pr->targets; i++) {
         const pb_param *la = m->lora_a[layer * PB_NTARGETS + i], *lb = m->lora_b[layer * PB_NTARGETS + i];
@@ -119,6 +119,6 @@ pb_status pb_product_dw(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_pr
                                                   .T = t->T,
                                                   .N = (int)w->rows,
                                                   .K = (int)w->cols,
-                                                  .accumulate = t->accumulate,
+                                                  .accumulate = pb_adds(t),
                                                   .dtype = w->dtype});
 }

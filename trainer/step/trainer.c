@@ -1,10 +1,12 @@
-/* trainer.c - allocates a trainer's memory, sets its inputs, and reads its results. */
+/* trainer.c - allocates a trainer's memory and sets its inputs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "os/where.h"
 #include "profiles/ranges.h"
-#include "trainer/step/trainer_impl.h"
+#include "trainer/step/gradients.h"
+#include "trainer/step/shards.h"
 
 const pb_fn pb_phases[PB_NPHASES] = {
 #define PHASE(name, what) pb_phase_##name,
@@ -57,9 +59,11 @@ static pb_status phases(pb_ctx *ctx, void *self, const char *name, int first, in
     pb_range_push(name);
     for (int i = first; s == PB_OK && i <= last; i++) {
         pb_range_push(pb_phase_names[i]);
+        pb_where_phase(pb_phase_names[i]);
         s = pb_phases[i](ctx, self);
         pb_range_pop();
     }
+    pb_where_phase(NULL);
     pb_range_pop();
     return s;
 }
@@ -137,15 +141,17 @@ static void carve(pb_trainer *t)
     t->rstdf = pb_carve(m, T * f);
     t->logits = pb_carve(m, T * g->V * e);
     t->nll = pb_carve(m, T * f);
-    t->loss = pb_carve(m, f);
+    t->report = pb_carve(m, sizeof *t->report);
+    t->reports = t->cfg.comm ? pb_carve(m, (size_t)pb_comm_size(t->cfg.comm) * sizeof *t->reports) : t->report;
     t->step_loss = pb_carve(m, f);
+    t->all_loss = t->cfg.comm ? pb_carve(m, f) : t->step_loss;
     t->proj = pb_carve(m, T * g->D * e);
     t->act = pb_carve(m, T * g->I * e);
     if (learns) carve_backward(t);
     t->partial = pb_carve(m, (size_t)t->slots * f);
     t->clip = pb_carve(m, (size_t)t->ngroups * sizeof *t->clip);
     t->clip_list = pb_carve(m, (size_t)t->ntrained * sizeof *t->clip_list);
-    t->adamw_list = pb_carve(m, (size_t)t->ntrained * sizeof *t->adamw_list);
+    t->adamw_list = pb_carve(m, (size_t)pb_adamw_entries(t) * sizeof *t->adamw_list);
     t->state = pb_carve(m, sizeof *t->state);
 }
 
@@ -223,6 +229,8 @@ static void set_shape(pb_trainer *t, int S)
 static pb_status set_up(pb_trainer *t)
 {
     PB_TRY(group(t));
+    PB_TRY(pb_gradients_open(t));
+    PB_TRY(pb_shards_open(t));
     const size_t L = (size_t)t->model.g.L;
     t->layers = calloc(L, sizeof *t->layers);
     t->block_state = calloc(1, t->block->state_bytes);
@@ -247,9 +255,12 @@ pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **
     if (!t) return pb_fail(PB_ENOMEM, "no memory for a trainer");
     t->ctx = ctx;
     t->cfg = *cfg;
+    t->reduce = true;
     t->block = pb_block_of(cfg->model.geometry);
+    t->cfg.model.sharded = cfg->comm && cfg->shard != PB_SHARD_NONE;
+    t->cfg.model.no_grads = cfg->comm && cfg->shard >= PB_SHARD_GRADIENTS;
     set_shape(t, cfg->S);
-    pb_status s = pb_model_open(ctx, &cfg->model, &t->model);
+    pb_status s = pb_model_open(ctx, &t->cfg.model, &t->model);
     if (s == PB_OK) s = set_up(t);
     if (s != PB_OK) pb_trainer_close(t);
     else *out = t;
@@ -260,6 +271,8 @@ void pb_trainer_close(pb_trainer *t)
 {
     if (!t) return;
     if (t->acts.ctx) pb_arena_free(&t->acts);
+    pb_gradients_close(t);
+    pb_shards_close(t);
     pb_model_close(&t->model);
     free(t->layers);
     free(t->block_state);
@@ -344,12 +357,21 @@ pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale)
 pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_norm)
 {
     if (!(max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need a number above 0", (double)max_norm);
+    if (clip == PB_CLIP_SYNC && t->shards.on)
+        return pb_fail(PB_EINVAL, "--clip sync reads norms on the host, which --shard does not support");
     t->cfg.clip = clip;
     t->cfg.max_norm = max_norm;
     return pb_clip_write_lists(t);
 }
 
 void pb_trainer_accumulate(pb_trainer *t, bool on) { t->accumulate = on; }
+void pb_trainer_reduce(pb_trainer *t, bool on) { t->reduce = on; }
+
+pb_status pb_trainer_set_stop(pb_trainer *t, bool on)
+{
+    const float stop = on;
+    return pb_upload_staged(t->ctx, &t->report->stop, &stop, sizeof stop);
+}
 
 /* Runs all phases on the plan backend: ops are checked, implementations are selected and scratch memory is allocated,
  * but nothing is computed. */
@@ -366,71 +388,4 @@ pb_status pb_trainer_reserve(pb_trainer *t, int S)
     t->ctx->planning = planning;
     set_shape(t, before);
     return s;
-}
-
-/* ---- reading results --------------------------------------------------------------------------------- */
-
-pb_status pb_trainer_loss(pb_trainer *t, double *mean)
-{
-    float loss;
-    PB_TRY(pb_download(t->ctx, &loss, t->loss, sizeof loss));
-    *mean = (double)loss;
-    return PB_OK;
-}
-
-pb_status pb_trainer_index_loss(pb_trainer *t, double *loss)
-{
-    *loss = 0;
-    return t->cfg.model.index_loss > 0 ? t->block->own_loss(t, loss) : PB_OK;
-}
-
-pb_status pb_trainer_nll(pb_trainer *t, float *nll)
-{
-    return pb_download(t->ctx, nll, t->nll, (size_t)t->T * sizeof *nll);
-}
-
-pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out)
-{
-    return pb_download(t->ctx, out, t->state, sizeof *out);
-}
-
-int pb_trainer_clip_groups(const pb_trainer *t)
-{
-    return t->cfg.clip == PB_CLIP_NONE ? 0 : t->cfg.clip == PB_CLIP_MULTI ? 1 : t->ngroups;
-}
-
-int pb_trainer_clip_layer(const pb_trainer *t, int group)
-{
-    return t->cfg.clip == PB_CLIP_MULTI ? -1 : t->groups[group].layer;
-}
-
-pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out)
-{
-    return pb_download(t->ctx, out, t->clip, (size_t)pb_trainer_clip_groups(t) * sizeof *out);
-}
-
-const pb_train_config *pb_trainer_config(const pb_trainer *t) { return &t->cfg; }
-pb_model *pb_trainer_model(pb_trainer *t) { return &t->model; }
-const void *pb_trainer_logits(const pb_trainer *t) { return t->logits; }
-
-pb_memory pb_trainer_memory(const pb_trainer *t)
-{
-    return (pb_memory){t->model.weights.size, t->model.grads.size, t->model.moments.size, t->acts.size};
-}
-
-pb_flops pb_trainer_flops(const pb_trainer *t)
-{
-    const pb_model *m = &t->model;
-    const double T = (double)t->cfg.B * t->cfg.S;
-    pb_flops f = t->block->flops(t);
-    for (int i = 0; i < m->n; i++) {
-        const pb_param *p = &m->params[i];
-        /* an untied embedding is a lookup without FLOPs; a tied one is also the head's matrix, which is counted */
-        const bool lookup = i == 0 && !m->g.tied;
-        if (p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS || lookup) continue;
-        const double product = 2 * T * (double)pb_param_n(p);
-        f.forward += product;
-        f.backward += product * (p->trained ? 2 : 1);
-    }
-    return f;
 }

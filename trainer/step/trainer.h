@@ -10,7 +10,9 @@
 #define PB_TRAINER_H
 #include "kernels/adamw/adamw.h"
 #include "kernels/clip/clip.h"
+#include "kernels/comm/comm.h"
 #include "trainer/model/model.h"
+#include "trainer/parallel/parallel.h"
 
 /* The variants of gradient clipping. Each entry: X(enumerator, word on the command line, meaning). */
 #define PB_CLIP_MAP(X)                                                                                                 \
@@ -63,6 +65,17 @@ typedef struct pb_train_config {
     float max_norm;                            /* limit of the gradients' L2 norm; > 0 */
     float lr, beta1, beta2, eps, weight_decay; /* of AdamW; norms and biases have no weight decay */
     float loss_scale;                          /* > 0; see pb_trainer_set_loss_scale */
+    /* Data parallel training (trainer/step/gradients.h). comm: the ranks whose gradients are added, borrowed until
+     * pb_trainer_close; NULL: one rank. All ranks have the same configuration. */
+    pb_comm *comm;
+    pb_reduce reduce;
+    pb_shard shard;      /* with one rank: none */
+    size_t bucket_bytes; /* least size of a bucket of gradients; 0: PB_BUCKET_BYTES */
+    int micro_batches;   /* of this rank in a step; 0: 1. Only read with `ordered` or sharded gradients */
+    /* If true, the sum of a step's gradients does not depend on the number of ranks, bit for bit: the micro-batches are
+     * added one by one, in the order of (micro-batch, rank). With several micro-batches per rank it needs a second
+     * vector of gradients. Only with PB_REDUCE_F32. */
+    bool ordered;
 } pb_train_config;
 
 /* Defaults for everything but the geometry: LoRA of rank 16 and alpha 32 on q and v, f32, B 1, S 128, fused clipping at
@@ -126,6 +139,17 @@ pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_nor
 /* With `on`, the following backward passes add to the gradients in memory (gradient accumulation); without, they
  * overwrite them. */
 void pb_trainer_accumulate(pb_trainer *t, bool on);
+/* With several ranks: whether the following backward passes complete the gradients of a step, and therefore add them
+ * over the ranks. True at first; false for all but the last of several micro-batches. */
+void pb_trainer_reduce(pb_trainer *t, bool on);
+/* With shard other than none: call it once, when weights have been loaded, before the first step. Keeps this rank's
+ * slices of the master weights and frees the others. */
+pb_status pb_trainer_shard(pb_trainer *t);
+/* With shard other than none: gathers the f32 master weights of all ranks into the model, where pb_peft_save reads them
+ * (on), or frees them. All ranks call it together. Otherwise it does nothing. */
+pb_status pb_trainer_gather_masters(pb_trainer *t, bool on);
+/* Tells the other ranks, with the losses of the next micro-batch, that this rank was asked to stop. Does not wait. */
+pb_status pb_trainer_set_stop(pb_trainer *t, bool on);
 /* Allocates the scratch memory that steps with rows of S tokens need, without running a step. EINVAL: S below 1 or
  * above the trainer's S, or a frozen model. */
 pb_status pb_trainer_reserve(pb_trainer *t, int S);
@@ -138,6 +162,10 @@ pb_status pb_trainer_index_loss(pb_trainer *t, double *loss);
 /* Reads the loss of the last loss phase: the sum of the negative log likelihoods of the loss tokens, divided by the
  * batch's count. */
 pb_status pb_trainer_loss(pb_trainer *t, double *mean);
+/* Reads the losses of all ranks: loss[pb_comm_size(comm)], each the sum of the negative log likelihoods of the rank's
+ * last micro-batch, divided by the count. *stop: true if any rank has called pb_trainer_set_stop with true. The losses
+ * of other ranks travel with the backward phase. */
+pb_status pb_trainer_losses(pb_trainer *t, double *loss, bool *stop);
 /* Reads the negative log likelihood of each token of the last batch, [B*S]; 0 where the mask is 0. */
 pb_status pb_trainer_nll(pb_trainer *t, float *nll);
 /* Reads the optimizer's state: its counters and the learning rate. */

@@ -1,6 +1,7 @@
 /* trainer_impl.h - the members of pb_trainer: device buffers and settings that the phases of a step use. */
 #ifndef PB_TRAINER_IMPL_H
 #define PB_TRAINER_IMPL_H
+#include "trainer/parallel/slices.h"
 #include "trainer/step/block.h"
 
 /* Activations that one layer keeps from the forward to the backward pass. T = B*S tokens. */
@@ -22,6 +23,48 @@ typedef struct pb_clip_group {
     int layer; /* layer of the group; -1: the group of the parameters outside the layers */
 } pb_clip_group;
 
+/* Memory for gradients of which each rank keeps its slices; see grad_slices.h. */
+typedef struct pb_grad_slices {
+    bool on;         /* false: each rank has all gradients in memory, and the other members are unused */
+    int *turn;       /* [buckets] the buckets in the order in which they are reduced; host */
+    size_t *same;    /* [buckets][ranks] elements of this rank's slice, for each rank; host */
+    float *own;      /* [slices.total] sum of the gradients of this rank's slices */
+    uint16_t *own16; /* [slices.total] the same as it arrives in bf16; NULL unless PB_REDUCE_BF16 and one micro-batch */
+    uint16_t *out16; /* [largest bucket] a bucket in bf16; NULL unless PB_REDUCE_BF16 */
+    float *blocks;   /* [ranks][largest slice] this rank's slice from each rank; NULL: one micro-batch */
+    uint16_t *block16; /* the same as it arrives in bf16; NULL unless PB_REDUCE_BF16 */
+} pb_grad_slices;
+
+/* See gradients.h. */
+typedef struct pb_gradients {
+    pb_buckets buckets;
+    pb_slices slices;
+    pb_arena arena;   /* `narrow`, and `sum` if it is separate */
+    float *each;      /* [model.vector] gradients of one micro-batch, which the backward pass writes */
+    float *sum;       /* [model.vector] gradients of the step; the same memory as `each` unless `separate` */
+    uint16_t *narrow; /* [model.vector] bf16, for PB_REDUCE_BF16; else NULL */
+    bool separate;    /* micro-batches are added to the sum one by one, in the order of the ranks */
+    pb_grad_slices shared;
+} pb_gradients;
+
+/* The slices of the training state that this rank keeps; see shards.h. */
+typedef struct pb_shards {
+    bool on;        /* false: nothing is sharded, and the other members are unused */
+    bool kept;      /* pb_trainer_shard was called */
+    pb_arena arena; /* the pointers below are device memory of this arena unless marked host */
+    float *m, *v;   /* [slices.total] moments */
+    float *master;  /* [slices.total] f32 masters; NULL in an f32 model */
+    float *partial; /* [slots] partial sums of squares of this rank's slices; 0 for those of other ranks */
+    int *slot;      /* [slices.n] index in `partial` of each piece's first sum; host */
+    int *group;     /* [slices.n] clip group of each piece; host */
+} pb_shards;
+
+/* The figures that a rank sends to the others with each micro-batch. */
+typedef struct pb_report {
+    float loss; /* of the micro-batch */
+    float stop; /* 1: the rank was asked to stop; else 0 */
+} pb_report;
+
 struct pb_trainer {
     pb_train_config cfg;
     pb_model model;
@@ -31,6 +74,9 @@ struct pb_trainer {
     void *block_state, *block_layers;
     int S, T;        /* of the current batch: S tokens per row, T = B*S tokens in all */
     bool accumulate; /* see pb_trainer_accumulate */
+    bool reduce;     /* see pb_trainer_reduce */
+    pb_gradients gradients;
+    pb_shards shards;
 
     pb_arena acts;          /* the pointers below are device memory of this arena unless marked host; sized for cfg.S */
     int32_t *ids, *targets; /* [T] */
@@ -43,8 +89,11 @@ struct pb_trainer {
     void *hf, *nf;           /* [T,D] hf: residual stream after the last layer; nf: its RMSNorm */
     float *rstdf;            /* [T] */
     void *logits;            /* [T,V]; the loss phase overwrites them with their gradient */
-    float *nll, *loss;       /* nll [T]: per token; loss [1]: of the last micro-batch */
-    float *step_loss;        /* [1] sum of `loss` over the step's micro-batches */
+    float *nll;              /* [T] per token */
+    pb_report *report;       /* [1] the loss of the last micro-batch */
+    pb_report *reports;      /* [ranks] those of all ranks; with one rank the same memory as `report` */
+    float *step_loss;        /* [1] sum of the losses of this rank's micro-batches of the step */
+    float *all_loss;         /* [1] sum of the step losses of all ranks; with one rank the same memory */
     void *proj;              /* [T,D] output of the projection o or down */
     void *act;               /* [T,I] output of SwiGLU */
     void *dcur, *dn;         /* [T,D] dcur: gradient of the residual stream; dn: gradient of a norm's output */
@@ -57,9 +106,12 @@ struct pb_trainer {
     float *partial;             /* [slots] sums of squares of all groups' gradients, group by group */
     pb_clip_state *clip;        /* [ngroups] results of clipping; [1] with the variant multi */
     pb_clip_entry *clip_list;   /* [ntrained] */
-    pb_adamw_entry *adamw_list; /* [ntrained] */
+    pb_adamw_entry *adamw_list; /* [pb_adamw_entries] */
     pb_adamw_state *state;      /* [1] */
 };
+
+/* True if the backward pass adds to the gradients in memory; false: it overwrites them. */
+static inline bool pb_adds(const pb_trainer *t) { return t->accumulate && !t->gradients.separate; }
 
 /* Pointer to column `col` of a tensor of the model's dtype. */
 static inline void *pb_column(const pb_trainer *t, void *p, int col)
@@ -72,6 +124,9 @@ static inline void *pb_column(const pb_trainer *t, void *p, int col)
 pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int dim, double theta,
                               const pb_rope_scaling *scaling);
 
+/* clip.c: number of entries of adamw_list. With sharded state, one per piece of this rank's slices, else one per
+ * trained tensor. */
+int pb_adamw_entries(const pb_trainer *t);
 /* clip.c: writes the device lists clip_list and adamw_list; call it again after a change of the clip variant. */
 pb_status pb_clip_write_lists(pb_trainer *t);
 #endif

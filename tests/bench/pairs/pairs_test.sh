@@ -98,6 +98,8 @@ gates $'paired,backward_time,lower,0.1,,yes\n'
 compared 4 'missing=1' demanded ./base ./same
 grep -q 'backward_time.*MISSING: gates.csv requires this row' log ||
     fail "demanded: the row of the unmatched gate is missing"
+gates $'paired,graph_over_eager,lower,0.1,,yes\n' # a ratio whose two cases are not both measured
+compared 0 'missing=0' ratio1 ./base ./same
 gates ''
 
 # edit NAME FROM TO: makes an executable whose results.csv has FROM replaced by TO.

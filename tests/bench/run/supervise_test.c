@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/measure/heartbeat.h"
-#include "bench/run/start.h"
-#include "bench/run/supervise.h"
+#include "launch/heartbeat.h"
+#include "launch/start.h"
+#include "launch/supervise.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 #include "tests/test.h"

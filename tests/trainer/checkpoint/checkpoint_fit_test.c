@@ -68,7 +68,7 @@ static void fewer_targets(pb_train_config *c) { c->model.targets = 1u << PB_TARG
 static void state_of(void (*change)(pb_train_config *), const char *says)
 {
     run r, s;
-    pb_safetensors *f = NULL, *g = NULL;
+    pb_state_files f = {0}, g = {0};
     pb_file_digest data;
     pb_train_config cfg = run_config(plain);
     const char *dir = make_folder();
@@ -76,13 +76,13 @@ static void state_of(void (*change)(pb_train_config *), const char *says)
     run_open(&r, plain), run_open_as(&s, plain, &cfg);
     CHECK_OK(pb_state_write(r.t, &pb_disk_posix, in_folder(dir, "r"), &data));
     CHECK_OK(pb_state_write(s.t, &pb_disk_posix, in_folder(dir, "s"), &data));
-    CHECK_OK(pb_st_open(in_folder(dir, "r"), &f));
-    CHECK_OK(pb_st_open(in_folder(dir, "s"), &g));
-    CHECK_OK(pb_state_check("x", f, r.t));
-    if (says) CHECK_FAILS(pb_state_check("x", f, s.t), PB_EINVAL, says);
+    CHECK_OK(pb_state_open(&f, in_folder(dir, "r")));
+    CHECK_OK(pb_state_open(&g, in_folder(dir, "s")));
+    CHECK_OK(pb_state_check("x", &f, r.t));
+    if (says) CHECK_FAILS(pb_state_check("x", &f, s.t), PB_EINVAL, says);
     if (change == fewer_targets)
-        CHECK_FAILS(pb_state_check("x", g, r.t), PB_EINVAL, "x belongs to another model: it has no tensor");
-    pb_st_close(f), pb_st_close(g);
+        CHECK_FAILS(pb_state_check("x", &g, r.t), PB_EINVAL, "x belongs to another model: it has no tensor");
+    pb_state_close(&f), pb_state_close(&g);
     run_close(&r), run_close(&s);
     remove_folder(dir);
 }

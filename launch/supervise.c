@@ -1,7 +1,6 @@
 /* supervise.c - the loop that waits for child processes, reads their heartbeats, and ends those that hang or are out of
  * time. */
-#define _GNU_SOURCE
-#include "bench/run/supervise.h"
+#include "launch/supervise.h"
 
 #include <errno.h>
 #include <math.h>
@@ -10,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/measure/measure.h"
+#include "launch/heartbeat.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 
@@ -35,7 +34,9 @@ static void kill_it(state *r, double now)
 
 static void forward_it(state *r)
 {
-    kill(r->child->pid, r->rules->forward ? r->rules->forward : pb_interrupt_signal());
+    const int sig = r->rules->forward ? r->rules->forward : pb_interrupt_signal();
+    if (r->rules->stop) r->rules->stop(r->rules->user, sig);
+    else kill(r->child->pid, sig);
     r->child->signalled = true;
 }
 
@@ -122,7 +123,8 @@ static bool quiet(const state *r)
  * bytes. */
 static void listen_until(state *r, int n, double due, const sigset_t *open)
 {
-    struct pollfd p[PB_CHILDREN];
+    struct pollfd p[PB_CHILDREN + 1];
+    const int wake = r[0].rules->wake;
     double rest = due - pb_clock_seconds();
     for (int i = 0; i < n; i++) {
         p[i] = (struct pollfd){.fd = r[i].over || r[i].closed ? -1 : r[i].child->pipe, .events = POLLIN};
@@ -130,7 +132,10 @@ static void listen_until(state *r, int n, double due, const sigset_t *open)
     }
     rest = rest < 0 ? 0 : rest > 3600 ? 3600 : rest;
     const struct timespec t = {(time_t)rest, (long)(1e9 * (rest - (double)(time_t)rest))};
-    if (ppoll(p, (nfds_t)n, &t, open) <= 0) return;
+    p[n] = (struct pollfd){.fd = wake > 0 ? wake : -1, .events = POLLIN};
+    if (ppoll(p, (nfds_t)n + 1, &t, open) <= 0) return;
+    for (int i = 0; p[n].revents && i < n; i++)
+        if (!r[i].over && !(r[i].killed > 0)) kill_it(&r[i], pb_clock_seconds());
     for (int i = 0; i < n; i++)
         if (p[i].revents) listen_to(&r[i]);
 }

@@ -57,7 +57,11 @@ typedef struct pb_supervision {
     double end;      /* when children get SIGKILL even if `grace` after SIGTERM is not over; 0: never before that */
     double grace;    /* seconds */
     int forward;     /* signal sent to the children when this process receives its first signal; 0: the received one */
-    bool abandon;    /* a child that survives SIGKILL is abandoned; false: wait for it */
+    int wake;        /* a descriptor: once it is readable, every child gets SIGKILL; 0: none */
+    /* Called in place of sending the first signal to the children; NULL: it is sent. */
+    void (*stop)(void *user, int sig);
+    void *user;
+    bool abandon; /* a child that survives SIGKILL is abandoned; false: wait for it */
 } pb_supervision;
 
 /* Returns when each of the n <= PB_CHILDREN children has ended, and was reaped, or was abandoned. The first three

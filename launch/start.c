@@ -1,6 +1,5 @@
 /* start.c - forks a child in its own process group. */
-#define _GNU_SOURCE
-#include "bench/run/start.h"
+#include "launch/start.h"
 
 #include <errno.h>
 #include <signal.h>

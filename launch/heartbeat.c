@@ -1,5 +1,5 @@
 /* heartbeat.c - the measuring process writes heartbeats and messages into the pipe to its parent. */
-#include "bench/measure/heartbeat.h"
+#include "launch/heartbeat.h"
 
 #include <stddef.h>
 #include <unistd.h>

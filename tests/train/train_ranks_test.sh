@@ -1,0 +1,70 @@
+#!/bin/bash
+# train_ranks_test.sh TRAIN MPIRUN - the program train as several ranks: the log, the adapters and the checkpoints are those
+# of one rank that accumulates the same micro-batches; a run resumes on another number of ranks; bad input ends all ranks
+# with one line and one exit code.
+train=$1 mpirun=$2
+. "${0%/*}/../cli.sh"
+
+# several N ARG...: train as N ranks. one ARG...: alone. Both print nothing but failures.
+base=(--batch 1 --seq 48 --deterministic --quiet --targets q,v,down --data conversations.jsonl --eval-split 0.4)
+same=("${base[@]}" --eval-interval 4)
+several() {
+    local n=$1
+    shift
+    expect 0 "" "$mpirun" -np "$n" "$train" "${same[@]}" "$@"
+}
+one() { expect 0 "" "$train" "${same[@]}" "$@"; }
+results() { cut -d, -f1-5,11,12 "$1"; } # the columns that do not depend on the machine
+
+conversations() {
+    for i in $(seq 40); do
+        printf '{"messages": [{"role": "user", "content": "What is %d?"}, {"role": "assistant", "content": "%s"}]}\n' \
+            "$i" "$(seq -s ' ' "$i" $((i + 1 + i % 9)))"
+    done >conversations.jsonl
+}
+
+# what four ranks shard, and what the two ranks that resume shard
+for case in "lora eager f32 gradients none" "full graph bf16 none gradients" "full eager f32 optimizer gradients"; do
+    read -r tuning mode dtype shard4 shard2 <<<"$case"
+    args=(--tuning "$tuning" --mode "$mode" --dtype "$dtype")
+    rm -rf ./* && conversations
+    one --accumulate 4 --steps 5 --export one --log one.csv "${args[@]}"
+    several 4 --steps 5 --export four --log four.csv --save ck --save-interval 2 --shard "$shard4" "${args[@]}"
+    cmp <(results one.csv) <(results four.csv) || fail "$case: four ranks give another log"
+    diff -r one four >/dev/null || fail "$case: four ranks give other weights"
+    [[ $tuning = full ]] || diff -r four ck/iter_0000005/adapter >/dev/null || fail "$case: the checkpoint has another adapter"
+    files=(ck/iter_0000005/state-*-of-4.safetensors)
+    [[ ${#files[@]} = 4 ]] || fail "$case: not every rank wrote its part of the checkpoint"
+    [[ $(cat ck/latest_checkpointed_iteration.txt) = 5 ]] || fail "$case: the tracker is not moved"
+
+    # from the checkpoint of four ranks after step 4, two ranks and one rank make the last step
+    for ranks in 2 1; do
+        rm -rf rest ckr && cp -r ck ckr && head -n 5 four.csv >rest.csv
+        several "$ranks" --accumulate $((4 / ranks)) --steps 5 --export rest --log rest.csv --save ckr --resume 4 \
+            --shard "$shard2" "${args[@]}"
+        diff -r one rest >/dev/null || fail "$case: resumed on $ranks ranks, the weights differ"
+        cmp <(results one.csv) <(results rest.csv) || fail "$case: resumed on $ranks ranks, the log differs"
+    done
+done
+
+# a checkpoint without the file of one rank is not used
+rm ck/iter_0000005/state-1-of-4.safetensors
+expect 0 "checkpoint not used: ck/iter_0000005/state-1-of-4.safetensors" "$mpirun" -np 2 "$train" "${same[@]}" \
+    "${args[@]}" --accumulate 2 --steps 5 --save ck --resume latest
+[[ $(grep -c "checkpoint not used" log) = 1 ]] || fail "a note is printed by more than one rank"
+
+# ---- bad input: one line of rank 0, one exit code ---------------------------------------------------------------
+bad() { # CODE TEXT MPIRUN-ARG...
+    expect "$@"
+    [[ $(grep -c '^train: ' log) = 1 ]] || fail "not one message: ${*:3}"
+}
+bad 2 "steps 0" "$mpirun" -np 2 "$train" --steps 0
+bad 2 'train.batch differs: rank 0 has 2 of 48 tokens, packed, rank 1 on' \
+    "$mpirun" -np 1 "$train" --batch 2 --seq 48 --steps 1 : -np 1 "$train" --batch 1 --seq 48 --steps 1
+bad 2 "accumulate differs: rank 0 has 1, rank 1 on" \
+    "$mpirun" -np 1 "$train" --seq 48 --steps 1 : -np 1 "$train" --seq 48 --steps 1 --accumulate 2
+bad 2 "/proc/nowhere" "$mpirun" -np 2 "$train" --steps 1 --save /proc/nowhere/x
+bad 2 "/proc/nowhere" "$mpirun" -np 1 "$train" --steps 1 : -np 1 "$train" --steps 1 --data /proc/nowhere
+bad 2 "--dump-logits" "$mpirun" -np 2 "$train" eval --dump-logits x
+
+((failures == 0)) || exit 1

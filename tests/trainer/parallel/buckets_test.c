@@ -1,0 +1,159 @@
+/* buckets_test.c - tests the order of a model's gradients, and their division into buckets and slices: every gradient
+ * is in one bucket and one slice, a bucket is complete when its last gradient is, a tied embedding is complete last,
+ * and slices end between partial sums of the norm. */
+
+#include <stdlib.h>
+
+#include "kernels/clip/clip.h"
+#include "tests/test.h"
+#include "trainer/parallel/slices.h"
+#include "trainer/step/trainer.h"
+
+static void open_model(pb_ctx *ctx, const char *name, pb_tuning tuning, pb_dtype dtype, pb_model *m)
+{
+    const pb_geometry *g;
+    CHECK_OK(pb_geometry_find(name, &g));
+    pb_model_config c = pb_train_defaults(g).model;
+    c.tuning = tuning;
+    c.dtype = dtype;
+    CHECK_OK(pb_model_open(ctx, &c, m));
+}
+
+/* The bucket of a tied embedding, which the first and the last stage write. */
+static bool is_tied(const pb_model *m, const pb_param *p) { return m->g.tied && p == m->outer[PB_P_embed]; }
+
+static void check_buckets(const pb_model *m, size_t least, bool whole)
+{
+    pb_buckets b;
+    size_t at = 0;
+    int next = 0, before = -1;
+    CHECK_OK(pb_buckets_make(m, least, whole, &b));
+    for (int i = 0; i < b.n; i++) {
+        const pb_bucket *x = &b.bucket[i];
+        int stage = 0;
+        size_t last = 0;
+        assert_int_equal(x->at, at);
+        for (; next < m->ordered && m->order[next]->at < x->at + x->n; next++) {
+            const pb_param *p = m->order[next];
+            assert_true(p->at >= x->at && p->at + pb_param_n(p) <= x->at + x->n);
+            assert_true((p->at < m->wide) == (x->at < m->wide));
+            assert_true(!whole || p->at >= m->wide || p->stage > before);
+            if (whole && is_tied(m, p)) assert_true(p->at == x->at && x->n >= pb_param_n(p) && x->stage == p->stage);
+            if (p->stage > stage) stage = p->stage;
+            last = p->at;
+        }
+        assert_int_equal(x->stage, stage);
+        if (!whole) assert_true(last - x->at < least); /* it had fewer elements before its last tensor */
+        if (x->at < m->wide) before = stage;
+        at += x->n;
+    }
+    assert_int_equal(at, m->vector);
+    assert_int_equal(next, m->ordered);
+    free(b.bucket);
+}
+
+static void every_gradient_is_in_one_bucket(void **state)
+{
+    static const char *const names[] = {"tiny", "tiny-llama", "v4-tiny"};
+    for (size_t i = 0; i < 3; i++)
+        for (int tuning = 0; tuning < PB_NTUNINGS; tuning++)
+            for (int narrow = 0; narrow < 2; narrow++) {
+                pb_model m;
+                open_model(*state, names[i], (pb_tuning)tuning, narrow ? PB_BF16 : PB_F32, &m);
+                for (int whole = 0; whole < 2; whole++) {
+                    check_buckets(&m, 1, whole);
+                    check_buckets(&m, 5000, whole);
+                    check_buckets(&m, SIZE_MAX, whole);
+                }
+                pb_model_close(&m);
+            }
+}
+
+/* The order in which backward.c computes the gradients. */
+static void gradients_are_ordered_by_the_backward_pass(void **state)
+{
+    pb_model m;
+    open_model(*state, "tiny", PB_FULL, PB_F32, &m);
+    assert_string_equal(m.order[0]->name, "norm");
+    assert_string_equal(m.order[m.ordered - 1]->name, "embed"); /* tied: the head's part, then the rows of the tokens */
+    assert_int_equal(m.order[m.ordered - 1]->stage, m.g.L + 1);
+    for (int i = 1; i < m.ordered; i++) {
+        assert_true(m.order[i - 1]->stage <= m.order[i]->stage);
+        assert_true(m.order[i - 1]->layer < 0 || m.order[i]->layer <= m.order[i - 1]->layer);
+        assert_true(m.order[i]->at >= m.order[i - 1]->at + pb_param_n(m.order[i - 1]));
+        assert_int_equal(m.order[i]->at % PB_FLAT_ALIGN, 0);
+        assert_ptr_equal(m.order[i]->grad, m.order[0]->grad + m.order[i]->at);
+    }
+    pb_model_close(&m);
+    open_model(*state, "tiny-llama", PB_FULL, PB_BF16, &m);
+    assert_string_equal(m.order[0]->name, "head");
+    for (int i = 0; i < m.ordered; i++) assert_true((m.order[i]->dtype == PB_BF16) == (m.order[i]->at < m.wide));
+    pb_model_close(&m);
+}
+
+/* Checks the pieces of one rank, and marks their elements in seen[m->vector]. */
+static void check_pieces(const pb_model *m, const pb_slices *s, unsigned char *seen)
+{
+    size_t own = 0;
+    for (int i = 0; i < s->n; i++) {
+        const pb_piece *x = &s->piece[i];
+        const size_t n = pb_param_n(x->p), run = pb_clip_run(n);
+        assert_true(x->n > 0 && x->first + x->n <= n);
+        assert_int_equal(x->first % run, 0);
+        assert_true(x->first + x->n == n || (x->first + x->n) % run == 0);
+        assert_true(x->own >= own && x->own + x->n <= s->total);
+        own = x->own + x->n;
+        for (size_t k = 0; k < x->n; k++) assert_int_equal(seen[x->p->at + x->first + k]++, 0);
+    }
+    (void)m;
+}
+
+static void check_slices(const pb_model *m, size_t least, int ranks)
+{
+    pb_buckets b;
+    unsigned char *seen = calloc(m->vector, 1);
+    size_t all = 0, marked = 0, run = 0;
+    assert_non_null(seen);
+    CHECK_OK(pb_buckets_make(m, least, false, &b));
+    for (int r = 0; r < ranks; r++) {
+        pb_slices s;
+        CHECK_OK(pb_slices_make(m, &b, ranks, r, &s));
+        check_pieces(m, &s, seen);
+        all += s.total;
+        for (int i = 0; i < b.n; i++) {
+            assert_int_equal(pb_slice_at(&s, i, ranks), b.bucket[i].n);
+            for (int k = 0; k < m->ordered; k++)
+                if (pb_clip_run(pb_param_n(m->order[k])) > run) run = pb_clip_run(pb_param_n(m->order[k]));
+            const size_t even = b.bucket[i].n / (size_t)ranks, own = s.count[i * ranks + r];
+            assert_true(own <= even + run + 1 && even <= own + run + 1); /* as equal as the partial sums allow */
+        }
+        pb_slices_free(&s);
+    }
+    assert_int_equal(all, m->vector);
+    for (size_t i = 0; i < m->vector; i++) marked += seen[i];
+    assert_int_equal(marked, m->trained);
+    free(b.bucket);
+    free(seen);
+}
+
+static void every_element_is_in_one_slice(void **state)
+{
+    for (int tuning = 0; tuning < PB_NTUNINGS; tuning++)
+        for (int ranks = 1; ranks <= 7; ranks += 2) {
+            pb_model m;
+            open_model(*state, "tiny", (pb_tuning)tuning, PB_BF16, &m);
+            check_slices(&m, 5000, ranks);
+            check_slices(&m, SIZE_MAX, ranks);
+            pb_model_close(&m);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_gradient_is_in_one_bucket),
+        cmocka_unit_test(every_element_is_in_one_slice),
+        cmocka_unit_test(gradients_are_ordered_by_the_backward_pass),
+    };
+    return cmocka_run_group_tests(tests, test_open_cpu, test_close);
+}

@@ -1,0 +1,24 @@
+/* state_impl.h - the tensors of a state file, shared by the files that write and load it. */
+#ifndef PB_STATE_IMPL_H
+#define PB_STATE_IMPL_H
+#include "trainer/checkpoint/state.h"
+#include "trainer/step/trainer_impl.h"
+
+enum { PB_STATE_CHUNK = 1 << 20 }; /* elements per transfer between host and device */
+enum { PB_STATE_PARTS = 3, PB_STATE_SCALARS = 3 };
+extern const char *const pb_state_scalar_names[PB_STATE_SCALARS];
+extern const pb_st_dtype pb_state_scalar_types[PB_STATE_SCALARS];
+
+/* Elements first .. first+n-1 of one part (weights w, moments m or v) of a trained tensor. */
+typedef struct pb_state_tensor {
+    char name[64]; /* such as "m.layers.3.qkv", of the whole tensor */
+    float *device; /* [n] device memory of these elements */
+    size_t first, n;
+    const pb_param *p;
+} pb_state_tensor;
+
+/* The tensors that this rank keeps: number of tensors, and tensor i. With one rank, or if nothing is sharded, these are
+ * whole tensors in the order w, m, v of the first trained parameter, then those of the second, ... */
+size_t pb_state_kept(const pb_trainer *t);
+pb_state_tensor pb_state_kept_at(const pb_trainer *t, size_t i);
+#endif

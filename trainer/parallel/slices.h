@@ -1,0 +1,35 @@
+/* slices.h - divides the buckets of gradients into slices, one per rank: which elements of each trained tensor a rank
+ * keeps the optimizer's state of (--shard) and writes into its file of a checkpoint; a pure function.
+ *
+ * The flat layout. The trained tensors are one vector in the order of pb_model.order; element i of tensor p is element
+ * p->at + i of the vector. Bucket b is a range of the vector (pb_bucket). Its slices are contiguous, in the order of
+ * the ranks, and cover it; the counts are as equal as the following rule allows. A slice ends at the end of a tensor or
+ * at p->at + k pb_clip_run(n), n elements of the tensor, that is, between two partial sums of the gradient's norm
+ * (clip.h). So each partial sum of the unsharded tensor is computed by one rank, and the norm has the same bits for any
+ * number of ranks. The own vector of a rank is its slices of all buckets, one after the other. */
+#ifndef PB_SLICES_H
+#define PB_SLICES_H
+#include "trainer/parallel/buckets.h"
+
+/* Elements first .. first+n-1 of a trained tensor, which are elements own .. own+n-1 of the rank's own vector. */
+typedef struct pb_piece {
+    const pb_param *p;
+    size_t first, n, own;
+    int bucket;
+} pb_piece;
+
+typedef struct pb_slices {
+    int ranks, rank;
+    size_t *count;   /* [buckets][ranks] elements of each slice, gaps between tensors included */
+    size_t *own;     /* [buckets] where the slice of each bucket begins in the own vector */
+    size_t total;    /* elements of the own vector */
+    pb_piece *piece; /* [n] the rank's parts of tensors, in the order of the vector; none is empty */
+    int n;
+} pb_slices;
+
+/* The caller passes *out to pb_slices_free. ENOMEM. */
+pb_status pb_slices_make(const pb_model *m, const pb_buckets *b, int ranks, int rank, pb_slices *out);
+void pb_slices_free(pb_slices *s); /* {0} is allowed */
+/* Where the slice of a rank begins in its bucket, in elements. */
+size_t pb_slice_at(const pb_slices *s, int bucket, int rank);
+#endif

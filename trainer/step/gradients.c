@@ -1,0 +1,191 @@
+/* gradients.c - sums the gradients of a step over its micro-batches and over the ranks. */
+#include "trainer/step/gradients.h"
+
+#include <stdlib.h>
+
+#include "kernels/cast/cast.h"
+#include "kernels/gradient/gradient.h"
+#include "trainer/step/grad_slices.h"
+
+/* ---- opening and closing ----------------------------------------------------------------------------- */
+
+static void carve(pb_trainer *t)
+{
+    pb_gradients *g = &t->gradients;
+    const size_t n = t->model.vector;
+    if (g->shared.on) {
+        pb_grad_slices_carve(t);
+        return;
+    }
+    g->narrow = t->cfg.comm && t->cfg.reduce == PB_REDUCE_BF16 ? pb_carve(&g->arena, n * sizeof *g->narrow) : NULL;
+    g->sum = g->separate ? pb_carve(&g->arena, n * sizeof *g->sum) : g->each;
+}
+
+pb_status pb_gradients_open(pb_trainer *t)
+{
+    pb_gradients *g = &t->gradients;
+    const pb_train_config *c = &t->cfg;
+    const pb_model *m = &t->model;
+    if (c->ordered && c->reduce != PB_REDUCE_F32)
+        return pb_fail(PB_EINVAL, "gradients in the order of the ranks need the reduction in f32");
+    if (!m->ordered) return PB_OK;
+    const bool shared = m->cfg.no_grads;
+    const size_t least = (c->bucket_bytes ? c->bucket_bytes : PB_BUCKET_BYTES) / sizeof(float);
+    g->separate = (c->ordered || shared) && c->micro_batches > 1;
+    g->each = m->order[0]->grad;
+    PB_TRY(pb_buckets_make(m, c->comm ? least : SIZE_MAX, shared, &g->buckets));
+    PB_TRY(pb_slices_make(m, &g->buckets, pb_comm_size(c->comm), pb_comm_rank(c->comm), &g->slices));
+    if (shared) PB_TRY(pb_grad_slices_open(t));
+    pb_arena_begin(&g->arena, t->ctx);
+    carve(t);
+    PB_TRY(pb_arena_commit(&g->arena));
+    carve(t);
+    for (int i = 0; i < m->ordered && !shared; i++) m->order[i]->sum = g->sum ? g->sum + m->order[i]->at : NULL;
+    return PB_OK;
+}
+
+void pb_gradients_close(pb_trainer *t)
+{
+    if (t->gradients.arena.ctx) pb_arena_free(&t->gradients.arena);
+    free(t->gradients.buckets.bucket);
+    pb_slices_free(&t->gradients.slices);
+    pb_grad_slices_close(t);
+}
+
+/* ---- rounding to bf16 and back ------------------------------------------------------------------------- */
+
+enum { ROW = 64 }; /* cast_fwd and cast_bwd take rows; the last elements are a row of their own */
+
+pb_status pb_narrow(pb_ctx *ctx, const float *from, uint16_t *to, size_t n)
+{
+    const size_t rows = n / ROW, rest = n % ROW, at = rows * ROW;
+    pb_cast_bwd_args a = {.dy = from, .dx = to, .T = (int)rows, .D = ROW, .lddx = ROW, .scale = 1, .dtype = PB_BF16};
+    if (rows) PB_TRY(pb_cast_bwd(ctx, &a));
+    a = (pb_cast_bwd_args){
+        .dy = from + at, .dx = to + at, .T = 1, .D = (int)rest, .lddx = rest, .scale = 1, .dtype = PB_BF16};
+    return rest ? pb_cast_bwd(ctx, &a) : PB_OK;
+}
+
+pb_status pb_widen(pb_ctx *ctx, const uint16_t *from, float *to, size_t n)
+{
+    const size_t rows = n / ROW, rest = n % ROW, at = rows * ROW;
+    pb_cast_fwd_args a = {.x = from, .y = to, .T = (int)rows, .D = ROW, .ldx = ROW, .scale = 1, .dtype = PB_BF16};
+    if (rows) PB_TRY(pb_cast_fwd(ctx, &a));
+    a = (pb_cast_fwd_args){
+        .x = from + at, .y = to + at, .T = 1, .D = (int)rest, .ldx = rest, .scale = 1, .dtype = PB_BF16};
+    return rest ? pb_cast_fwd(ctx, &a) : PB_OK;
+}
+
+/* ---- reducing, next to the backward pass --------------------------------------------------------------- */
+
+/* True if this backward pass adds gradients over the ranks. In a fixed order that is every one, since the next
+ * micro-batch of rank 0 comes after this one of the last rank. */
+static bool reduces(const pb_trainer *t) { return t->cfg.comm && (t->reduce || t->gradients.separate); }
+
+static pb_status all_reduce(pb_ctx *ctx, const pb_trainer *t, const void *x, void *y, size_t n, pb_dtype dtype)
+{
+    return pb_comm_all_reduce(ctx, &(pb_comm_all_reduce_args){.comm = t->cfg.comm,
+                                                              .x = x,
+                                                              .y = y,
+                                                              .count = n,
+                                                              .dtype = dtype,
+                                                              .op = PB_COMM_SUM,
+                                                              .ordered = t->cfg.ordered || ctx->deterministic,
+                                                              .overlap = true});
+}
+
+/* True if each rank gets the sum of its slices only. In a fixed order of several micro-batches per rank, rank 0 needs
+ * all of it for the next micro-batch. */
+static bool slices_only(const pb_trainer *t) { return t->shards.on && !t->gradients.separate; }
+
+/* Adds this micro-batch to the sum of the micro-batches before it, on rank 0, which comes first in the order of the
+ * additions. Returns in *x what this rank adds to the sum over the ranks. */
+static pb_status add_own(pb_ctx *ctx, const pb_trainer *t, const pb_bucket *b, const float **x)
+{
+    const pb_gradients *g = &t->gradients;
+    *x = g->each + b->at;
+    if (!g->separate || pb_comm_rank(t->cfg.comm) != 0) return PB_OK;
+    PB_TRY(
+        pb_gradient_add(ctx, &(pb_gradient_add_args){.x = *x, .y = g->sum + b->at, .n = b->n, .add = t->accumulate}));
+    *x = g->sum + b->at;
+    return PB_OK;
+}
+
+/* Adds a bucket x over the ranks to y, of which each rank needs all, or its slice. */
+static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const pb_bucket *b, const void *x, void *y, pb_dtype dtype)
+{
+    const pb_slices *s = &t->gradients.slices;
+    const int i = (int)(b - t->gradients.buckets.bucket);
+    if (!slices_only(t)) return all_reduce(ctx, t, x, y, b->n, dtype);
+    return pb_comm_reduce_scatter(
+        ctx, &(pb_comm_reduce_scatter_args){.comm = t->cfg.comm,
+                                            .x = x,
+                                            .y = (unsigned char *)y + pb_slice_at(s, i, s->rank) * pb_dtype_size(dtype),
+                                            .counts = s->count + (size_t)i * (size_t)s->ranks,
+                                            .dtype = dtype,
+                                            .op = PB_COMM_SUM,
+                                            .ordered = t->cfg.ordered || ctx->deterministic,
+                                            .overlap = true});
+}
+
+static pb_status reduce_bucket(pb_ctx *ctx, const pb_trainer *t, const pb_bucket *b)
+{
+    const pb_gradients *g = &t->gradients;
+    const float *x;
+    PB_TRY(add_own(ctx, t, b, &x));
+    if (!reduces(t)) return PB_OK;
+    if (!g->narrow) return reduce(ctx, t, b, x, g->sum + b->at, PB_F32);
+    PB_TRY(pb_narrow(ctx, x, g->narrow + b->at, b->n));
+    return reduce(ctx, t, b, g->narrow + b->at, g->narrow + b->at, PB_BF16);
+}
+
+const float *pb_bucket_grad(const pb_trainer *t, const pb_bucket *b)
+{
+    const pb_model *m = &t->model;
+    int i = 0;
+    while (m->order[i]->at != b->at) i++;
+    return m->order[i]->grad;
+}
+
+pb_status pb_gradients_begin(pb_ctx *ctx, const pb_trainer *t)
+{
+    if (!t->cfg.comm) return PB_OK;
+    PB_TRY(pb_comm_all_gather(ctx, &(pb_comm_all_gather_args){.comm = t->cfg.comm,
+                                                              .x = t->report,
+                                                              .y = t->reports,
+                                                              .count = sizeof *t->report / sizeof(float),
+                                                              .dtype = PB_F32,
+                                                              .overlap = true}));
+    return t->reduce ? all_reduce(ctx, t, t->step_loss, t->all_loss, 1, PB_F32) : PB_OK;
+}
+
+pb_status pb_gradients_complete(pb_ctx *ctx, const pb_trainer *t, int stage)
+{
+    const pb_buckets *b = &t->gradients.buckets;
+    if (t->gradients.shared.on) return pb_grad_slices_complete(ctx, t, stage);
+    for (int i = 0; i < b->n; i++)
+        if (b->bucket[i].stage == stage) PB_TRY(reduce_bucket(ctx, t, &b->bucket[i]));
+    return PB_OK;
+}
+
+/* Converts the sums from bf16 to f32: all, or this rank's slices. */
+static pb_status widen_sums(pb_ctx *ctx, const pb_trainer *t)
+{
+    const pb_gradients *g = &t->gradients;
+    const pb_slices *s = &g->slices;
+    if (!slices_only(t)) return pb_widen(ctx, g->narrow, g->sum, t->model.vector);
+    for (int i = 0; i < g->buckets.n; i++) {
+        const size_t at = g->buckets.bucket[i].at + pb_slice_at(s, i, s->rank);
+        PB_TRY(pb_widen(ctx, g->narrow + at, g->sum + at, s->count[(size_t)i * (size_t)s->ranks + (size_t)s->rank]));
+    }
+    return PB_OK;
+}
+
+pb_status pb_gradients_end(pb_ctx *ctx, const pb_trainer *t)
+{
+    const pb_gradients *g = &t->gradients;
+    if (!t->cfg.comm) return PB_OK;
+    if (g->shared.on) return pb_grad_slices_end(ctx, t);
+    PB_TRY(pb_comm_wait(ctx, &(pb_comm_wait_args){.comm = t->cfg.comm}));
+    return g->narrow && t->reduce ? widen_sums(ctx, t) : PB_OK;
+}

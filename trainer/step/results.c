@@ -1,0 +1,86 @@
+/* results.c - reads the results of a step from the device, and describes a trainer: its clip groups, memory and
+ * FLOPs. */
+#include <stdlib.h>
+
+#include "trainer/step/trainer_impl.h"
+
+pb_status pb_trainer_loss(pb_trainer *t, double *mean)
+{
+    float loss;
+    PB_TRY(pb_download(t->ctx, &loss, &t->report->loss, sizeof loss));
+    *mean = (double)loss;
+    return PB_OK;
+}
+
+pb_status pb_trainer_losses(pb_trainer *t, double *loss, bool *stop)
+{
+    const int ranks = pb_comm_size(t->cfg.comm);
+    pb_report *r = malloc((size_t)ranks * sizeof *r);
+    const pb_status s = r ? pb_download(t->ctx, r, t->reports, (size_t)ranks * sizeof *r)
+                          : pb_fail(PB_ENOMEM, "no memory for the losses of %d ranks", ranks);
+    *stop = false;
+    for (int i = 0; s == PB_OK && i < ranks; i++) {
+        loss[i] = (double)r[i].loss;
+        *stop = *stop || r[i].stop != 0;
+    }
+    free(r);
+    return s;
+}
+
+pb_status pb_trainer_index_loss(pb_trainer *t, double *loss)
+{
+    *loss = 0;
+    return t->cfg.model.index_loss > 0 ? t->block->own_loss(t, loss) : PB_OK;
+}
+
+pb_status pb_trainer_nll(pb_trainer *t, float *nll)
+{
+    return pb_download(t->ctx, nll, t->nll, (size_t)t->T * sizeof *nll);
+}
+
+pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out)
+{
+    return pb_download(t->ctx, out, t->state, sizeof *out);
+}
+
+int pb_trainer_clip_groups(const pb_trainer *t)
+{
+    return t->cfg.clip == PB_CLIP_NONE ? 0 : t->cfg.clip == PB_CLIP_MULTI ? 1 : t->ngroups;
+}
+
+int pb_trainer_clip_layer(const pb_trainer *t, int group)
+{
+    return t->cfg.clip == PB_CLIP_MULTI ? -1 : t->groups[group].layer;
+}
+
+pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out)
+{
+    return pb_download(t->ctx, out, t->clip, (size_t)pb_trainer_clip_groups(t) * sizeof *out);
+}
+
+const pb_train_config *pb_trainer_config(const pb_trainer *t) { return &t->cfg; }
+pb_model *pb_trainer_model(pb_trainer *t) { return &t->model; }
+const void *pb_trainer_logits(const pb_trainer *t) { return t->logits; }
+
+pb_memory pb_trainer_memory(const pb_trainer *t)
+{
+    return (pb_memory){t->model.weights.size + t->model.masters.size, t->model.grads.size + t->gradients.arena.size,
+                       t->model.moments.size + t->shards.arena.size, t->acts.size};
+}
+
+pb_flops pb_trainer_flops(const pb_trainer *t)
+{
+    const pb_model *m = &t->model;
+    const double T = (double)t->cfg.B * t->cfg.S;
+    pb_flops f = t->block->flops(t);
+    for (int i = 0; i < m->n; i++) {
+        const pb_param *p = &m->params[i];
+        /* an untied embedding is a lookup without FLOPs; a tied one is also the head's matrix, which is counted */
+        const bool lookup = i == 0 && !m->g.tied;
+        if (p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS || lookup) continue;
+        const double product = 2 * T * (double)pb_param_n(p);
+        f.forward += product;
+        f.backward += product * (p->trained ? 2 : 1);
+    }
+    return f;
+}
