@@ -151,7 +151,7 @@ class Stored:
         return rule, self.others("*/validation")
 
     def ours_over_peer(self):
-        """The result of scripts/peers/peer_ratios.py for the machine's peers.csv, and the module."""
+        """The ratios that scripts/peers/peer_ratios.py computes from the machine's peers.csv, and the module."""
         path = os.path.join(self.machine, "peers.csv")
         if not os.path.exists(path):
             return [], None

@@ -1,5 +1,8 @@
 /* comm_order_test.c - tests the order of collectives between several processes: overlap, recordings, groups, and calls
  * that differ between ranks. Runs like comm_ranks_test. */
+#define _DEFAULT_SOURCE
+#include <unistd.h>
+
 #include "tests/kernels/comm_ranks.h"
 
 /* ---- order, overlap, recordings ------------------------------------------------------------------------------- */
@@ -74,6 +77,32 @@ static void overlapped_collectives_keep_their_order_also_replayed(void **state)
     }
     pb_graph_free(ctx, graph);
     pb_release(ctx, k.gathered), pb_release(ctx, k.x);
+}
+
+/* The second collective needs more memory of the communicator than the first, which is at another step in each round. */
+static void memory_grows_while_collectives_run(void **state)
+{
+    enum { ROUNDS = 8, TENSORS = 2 };
+    static const size_t counts[TENSORS] = {200003, 200983};
+    (void)state;
+    for (int round = 0; round < (ranks > 1 ? ROUNDS : 0); round++) {
+        pb_comm *c;
+        void *x[TENSORS];
+        CHECK_OK(pb_comm_open(test_world, ctx, "growing", 0, rank, &c));
+        for (int i = 0; i < TENSORS; i++) x[i] = input_tensor(PB_F32, rank, 0, counts[i], 70 + i);
+        for (int i = 0; i < TENSORS; i++) {
+            CHECK_OK(pb_comm_all_reduce(
+                ctx, &(pb_comm_all_reduce_args){
+                         .comm = c, .x = x[i], .y = x[i], .count = counts[i], .ordered = true, .overlap = true}));
+            (void)usleep(200 * (unsigned)round);
+        }
+        CHECK_OK(pb_comm_wait(ctx, &(pb_comm_wait_args){c}));
+        for (int i = 0; i < TENSORS; i++) {
+            check_reduced(x[i], PB_F32, 0, counts[i], 70 + i, PB_COMM_SUM, true);
+            pb_release(ctx, x[i]);
+        }
+        pb_comm_close(c);
+    }
 }
 
 static pb_status record_larger(pb_ctx *c, void *self)
@@ -189,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(overlap_does_not_wait_for_other_ranks),
         cmocka_unit_test(overlapped_collectives_keep_their_order_also_replayed),
+        cmocka_unit_test(memory_grows_while_collectives_run),
         cmocka_unit_test(a_recording_needs_memory_that_exists),
         cmocka_unit_test(groups_along_two_axes_add_up),
         cmocka_unit_test(the_key_orders_the_ranks),
