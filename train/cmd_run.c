@@ -5,6 +5,7 @@
 
 #include "os/interrupt.h"
 #include "os/where.h"
+#include "profiles/ranges.h"
 #include "train/job.h"
 #include "train/log.h"
 #include "train/save.h"
@@ -111,7 +112,10 @@ static pb_status one_step(run *r)
     double memory, eval_loss = (double)NAN;
     const double lr = pb_schedule_lr(&r->j.schedule, done(r));
     pb_where_step(done(r));
-    PB_TRY(pb_job_step(&r->j, r->j.graph ? &r->graphs : NULL, lr, &x));
+    pb_range_push(PB_RANGE_step, "train_step", done(r) + 1);
+    const pb_status s = pb_job_step(&r->j, r->j.graph ? &r->graphs : NULL, lr, &x);
+    pb_range_pop();
+    PB_TRY(s);
     count_step(r, &x);
     r->stop = x.stop;
     PB_TRY(pb_job_memory(&r->j, &memory));
