@@ -12,6 +12,7 @@
 
 #include "kernels/comm/worker.h"
 #include "os/where.h"
+#include "profiles/ranges.h"
 #include "ranks/mpi.h"
 
 typedef struct state {
@@ -284,8 +285,10 @@ static void run_call(pb_comm *c, const pb_comm_call *call)
     (void)pthread_mutex_unlock(&s->lock);
     if (skip) return;
     pb_where_collective(pb_comm_kind_name(call->kind), ++collectives);
+    pb_range_push(PB_RANGE_collective, pb_comm_kind_name(call->kind), (int64_t)(call->count * pb_dtype_size(call->dtype)));
     pb_status status = compare_calls(c, call);
     if (status == PB_OK) status = pb_comm_perform(c, call);
+    pb_range_pop();
     pb_where_collective(NULL, 0);
     if (status != PB_OK) keep_failure(s, status);
     (void)pthread_mutex_lock(&s->lock);
