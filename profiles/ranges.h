@@ -3,8 +3,8 @@
  * NVTX_INJECTION64_PATH names); a profiling window receives them in a ring of records (ring.h).
  *
  * Every layer may include this header; it includes no other. Ranges nest per thread: a step contains phases, a phase
- * contains ops. While nobody listens, push and pop each cost a load and a branch that is not taken; the ceiling suite
- * measures the pair as range_time. A range that was begun before somebody listened is not reported. */
+ * contains ops. Without a listener, push and pop each cost a load and a branch that is not taken; the ceiling suite
+ * measures the pair as range_time. A range that was begun before a listener began is not reported. */
 #ifndef PB_RANGES_H
 #define PB_RANGES_H
 #include <stdbool.h>
@@ -36,7 +36,7 @@ extern const char *const pb_range_kinds[PB_RANGE_KINDS];
 
 enum { PB_RANGE_NO_VALUE = -1 };
 
-/* Who listens: bits of PB_LISTENS_*; 0: nobody. Written by pb_ranges_start and by ring.h, read by every range. */
+/* Who listens: bits of PB_LISTENS_*; 0: no listener. Written by pb_ranges_start and by ring.h, read by every range. */
 enum { PB_LISTENS_NVTX = 1, PB_LISTENS_RING = 2, PB_LISTENS_PLACE = 4 };
 extern volatile int pb_ranges_on;
 /* Finds out whether an NVTX tool is attached. Every context that is opened calls this function; only the first call has

@@ -109,7 +109,8 @@ pb_status pb_ring_start(const pb_ring_options *given)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (GET(window.generation) % 2) return pb_fail(PB_EINVAL, "a profiling window is open already");
     if (given->threads < 0 || given->threads > 4096 || given->records > 1u << 28)
-        return pb_fail(PB_EINVAL, "a ring of %zu records for %d threads is not possible", given->records, given->threads);
+        return pb_fail(PB_EINVAL, "a ring of %zu records for %d threads is not possible", given->records,
+                       given->threads);
     (void)pthread_once(&once, make_key);
     const pb_ring_options o = with_defaults(given);
     ring_set *set = window.sets;
@@ -136,7 +137,7 @@ static ring *free_ring(ring_set *set)
     return NULL;
 }
 
-/* Gives the calling thread its ring of the window `generation`, empty. NULL: there is none left. */
+/* Gives the calling thread its ring of the window `generation`, empty. NULL: all are taken. */
 static ring *claim(unsigned generation)
 {
     ring_set *set = GET(window.set);
@@ -273,8 +274,7 @@ pb_status pb_ring_stop(pb_ring_window *out)
     out->begin_ns = window.begin.real_ns;
     out->end_ns = pb_ticks_to_real(end.ticks, &window.begin, &end);
     out->tsc = GET(window.tsc);
-    out->stepped_ns =
-        (double)(end.real_ns - window.begin.real_ns) - (double)(end.raw_ns - window.begin.raw_ns);
+    out->stepped_ns = (double)(end.real_ns - window.begin.real_ns) - (double)(end.raw_ns - window.begin.raw_ns);
     const pb_status s = collect(&end, out);
     atomic_fetch_add_explicit(&window.generation, 1, memory_order_release);
     if (s != PB_OK) pb_ring_free(out);

@@ -45,9 +45,10 @@ typedef struct pb_ring_window {
     int64_t begin_ns, end_ns; /* CLOCK_REALTIME */
     pb_ring_thread *threads;  /* [n] */
     int n;
-    size_t dropped;      /* of all threads, and of threads that got no ring */
-    bool tsc;            /* times were read from the time-stamp counter */
-    double stepped_ns;   /* by how much CLOCK_REALTIME was set during the window: its advance minus that of MONOTONIC_RAW */
+    size_t dropped; /* of all threads, and of threads that got no ring */
+    bool tsc;       /* times were read from the time-stamp counter */
+    double
+        stepped_ns; /* by how much CLOCK_REALTIME was set during the window: its advance minus that of MONOTONIC_RAW */
 } pb_ring_window;
 
 /* Allocates the rings, touches their memory, and begins to record the ranges that begin from now on. One window at a

@@ -43,15 +43,15 @@ typedef struct pb_moment {
     int64_t ticks, real_ns, raw_ns;
 } pb_moment;
 
-/* Of several readings, the one whose two readings of the ticks are closest together: an interrupt between them would
- * shift the line. */
+/* Returns the best of several readings: the one whose two readings of the ticks are closest together. An interrupt
+ * between them would shift the line. */
 static inline pb_moment pb_moment_now(bool tsc)
 {
     pb_moment best = {0};
     int64_t least = INT64_MAX;
     for (int i = 0; i < 16; i++) {
-        const int64_t before = pb_ticks(tsc), real = pb_clock_ns(CLOCK_REALTIME), raw = pb_clock_ns(CLOCK_MONOTONIC_RAW),
-                      after = pb_ticks(tsc);
+        const int64_t before = pb_ticks(tsc), real = pb_clock_ns(CLOCK_REALTIME),
+                      raw = pb_clock_ns(CLOCK_MONOTONIC_RAW), after = pb_ticks(tsc);
         if (after - before >= least) continue;
         least = after - before;
         best = (pb_moment){before + least / 2, real, raw};

@@ -13,7 +13,7 @@ static const char *const words[PB_NAXES] = {
     PB_AXIS_MAP(X)
 #undef X
 };
-/* What the numbers of a list mean: a rank, a host, or 0..PB_NAXES-1 the coordinate on that axis. */
+/* The meaning of the numbers in a list: a rank, a host, or 0..PB_NAXES-1 the coordinate on that axis. */
 enum { RANKS = -1, NODES = -2 };
 
 static void add(pb_chosen *c, int rank)
@@ -37,7 +37,7 @@ static int nodes_of(const int *node, int ranks)
     return most + 1;
 }
 
-/* Reads a decimal number at *text and moves *text behind it. */
+/* Reads a decimal number at *text and moves *text after it. */
 static bool number(const char **text, long *out)
 {
     char *end;
@@ -61,10 +61,12 @@ static pb_status add_word(const char *word, int what, const pb_topology *t, cons
         if (!number(&at, &from)) return pb_fail(PB_EINVAL, "profile-ranks: '%s' is not a number", word);
         to = from;
         if (*at == '-' && (at++, !number(&at, &to))) at = word;
-        if (at == word || *at || to < from) return pb_fail(PB_EINVAL, "profile-ranks: '%s' is not a range of numbers", word);
+        if (at == word || *at || to < from)
+            return pb_fail(PB_EINVAL, "profile-ranks: '%s' is not a range of numbers", word);
     }
     if (to >= size)
-        return pb_fail(PB_EINVAL, "profile-ranks: %s %ld does not exist, there are %d (numbered from 0)", name, to, size);
+        return pb_fail(PB_EINVAL, "profile-ranks: %s %ld does not exist, there are %d (numbered from 0)", name, to,
+                       size);
     for (int i = (int)from; i <= (int)to; i++) {
         if (what == RANKS) add(c, i);
         else if (what >= 0) add(c, first_rank_at(t, what, i));
@@ -139,7 +141,8 @@ static void describe(pb_chosen *c, const char *why)
         if (last > i + 1) i = last;
         if (n + 24 >= sizeof list) snprintf(list + n, sizeof list - n, ",...");
     }
-    snprintf(c->why, sizeof c->why, "rank%s %s of %d (%s)", c->count == 1 ? "" : "s", c->count ? list : "none", c->ranks, why);
+    snprintf(c->why, sizeof c->why, "rank%s %s of %d (%s)", c->count == 1 ? "" : "s", c->count ? list : "none",
+             c->ranks, why);
 }
 
 pb_status pb_choose_ranks(const char *text, const pb_topology *t, const int *node, pb_chosen *out)
@@ -179,10 +182,12 @@ pb_status pb_choose_steps(const char *text, pb_profile_steps *out)
     do {
         at += n > 0;
         if (n == 5 || !number(&at, &of[n]))
-            return pb_fail(PB_EINVAL, "profile-steps: '%s' is not SKIP:WAIT:WARMUP:ACTIVE:REPEAT in whole numbers", text);
+            return pb_fail(PB_EINVAL, "profile-steps: '%s' is not SKIP:WAIT:WARMUP:ACTIVE:REPEAT in whole numbers",
+                           text);
         n++;
     } while (*at == ':');
-    if (*at) return pb_fail(PB_EINVAL, "profile-steps: '%s' is not SKIP:WAIT:WARMUP:ACTIVE:REPEAT in whole numbers", text);
+    if (*at)
+        return pb_fail(PB_EINVAL, "profile-steps: '%s' is not SKIP:WAIT:WARMUP:ACTIVE:REPEAT in whole numbers", text);
     if (of[3] == 0) return pb_fail(PB_EINVAL, "profile-steps: '%s' has no active step", text);
     *out = (pb_profile_steps){of[0], of[1], of[2], of[3], of[4]};
     return PB_OK;

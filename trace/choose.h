@@ -42,6 +42,6 @@ pb_status pb_choose_steps(const char *text, pb_profile_steps *out);
 
 typedef enum pb_profile_phase { PB_PROFILE_OFF, PB_PROFILE_WARM, PB_PROFILE_ON } pb_profile_phase;
 
-/* What step `step` of this process (0, 1, ...) is. *first, *last: it begins or ends an active part. */
+/* Says whether step `step` of this process (0, 1, ...) is profiled. *first, *last: it begins or ends an active part. */
 pb_profile_phase pb_profile_phase_of(const pb_profile_steps *s, long step, bool *first, bool *last);
 #endif

@@ -25,8 +25,9 @@ static void put_text(pb_gzip *g, const char *before, const char *text)
 
 static void put_head(pb_gzip *g, const pb_trace_about *a, int64_t base)
 {
-    pb_gzip_print(g, "{\"schemaVersion\":1,\"deviceProperties\":[],\"distributedInfo\":{\"rank\": %d,\"world_size\": %d", a->rank,
-                  a->ranks);
+    pb_gzip_print(g,
+                  "{\"schemaVersion\":1,\"deviceProperties\":[],\"distributedInfo\":{\"rank\": %d,\"world_size\": %d",
+                  a->rank, a->ranks);
     put_text(g, ",\"backend\":", a->backend);
     put_text(g, ",\"topology\":", a->topology);
     pb_gzip_print(g, "},\"displayTimeUnit\":\"ns\",\"baseTimeNanoseconds\":%" PRId64 ",\"traceEvents\":[\n", base);
@@ -35,13 +36,15 @@ static void put_head(pb_gzip *g, const pb_trace_about *a, int64_t base)
     char name[128];
     snprintf(name, sizeof name, "rank %d on %s", a->rank, a->host ? a->host : "?");
     pb_gzip_string(g, name);
-    pb_gzip_print(g, "}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"tid\":0,\"args\":{\"sort_index\":%d}}",
-                  (int)getpid(), a->rank);
+    pb_gzip_print(
+        g, "}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"tid\":0,\"args\":{\"sort_index\":%d}}",
+        (int)getpid(), a->rank);
 }
 
 static void put_range(pb_gzip *g, const pb_ring_record *r, int tid, int64_t base)
 {
-    pb_gzip_print(g, ",\n{\"ph\":\"X\",\"cat\":\"%s\",\"name\":", r->kind == PB_RANGE_op ? "cpu_op" : "user_annotation");
+    pb_gzip_print(g,
+                  ",\n{\"ph\":\"X\",\"cat\":\"%s\",\"name\":", r->kind == PB_RANGE_op ? "cpu_op" : "user_annotation");
     if (r->kind == PB_RANGE_step) pb_gzip_print(g, "\"ProfilerStep#%" PRId64 "\"", r->value);
     else pb_gzip_string(g, r->name);
     pb_gzip_print(g, ",\"pid\":%d,\"tid\":%d", (int)getpid(), tid);
@@ -54,8 +57,8 @@ static void put_range(pb_gzip *g, const pb_ring_record *r, int tid, int64_t base
 
 static void put_thread(pb_gzip *g, const pb_ring_thread *t, const pb_trace_about *a, int64_t base, pb_trace_size *size)
 {
-    pb_gzip_print(g, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s %d\"}}", (int)getpid(),
-                  t->tid, t->tid == getpid() ? "main thread" : "thread", t->tid);
+    pb_gzip_print(g, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s %d\"}}",
+                  (int)getpid(), t->tid, t->tid == getpid() ? "main thread" : "thread", t->tid);
     for (size_t i = 0; i < t->n; i++) {
         if (a->limit && g->in >= a->limit) {
             size->omitted += t->n - i;
@@ -71,8 +74,8 @@ static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *
     put_text(g, "\n],\"plumb\":{\"version\":", a->version);
     put_text(g, ",\"host\":", a->host);
     put_text(g, ",\"device\":", a->device);
-    pb_gzip_print(g, ",\"steps\":[%" PRId64 ",%" PRId64 "],\"window_ns\":[%" PRId64 ",%" PRId64 "]", a->first_step, a->last_step,
-                  w->begin_ns, w->end_ns);
+    pb_gzip_print(g, ",\"steps\":[%" PRId64 ",%" PRId64 "],\"window_ns\":[%" PRId64 ",%" PRId64 "]", a->first_step,
+                  a->last_step, w->begin_ns, w->end_ns);
     pb_gzip_print(g, ",\"clock\":\"%s\",\"clock_stepped_ns\":%.0f", w->tsc ? "tsc" : "monotonic_raw", w->stepped_ns);
     pb_gzip_print(g, ",\"events\":%zu,\"dropped\":%zu,\"omitted\":%zu,\"truncated\":%s}}\n", size->events, w->dropped,
                   size->omitted, a->truncated || size->omitted ? "true" : "false");

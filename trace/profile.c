@@ -37,11 +37,11 @@ struct pb_profile {
     pb_profile_steps steps;
     pb_chosen chosen;
     char out[PATH_MAX - 100], topology[64];
-    long step;                    /* steps of this process that have begun */
-    pb_profile_phase phase;       /* of the step that runs, or ran last */
-    bool open, ends;              /* a window is open; it ends with this step */
-    int64_t first, number;        /* of the window's steps; number of the current step */
-    double opening, closing;      /* seconds of the training thread in the current window */
+    long step;               /* steps of this process that have begun */
+    pb_profile_phase phase;  /* of the step that runs, or ran last */
+    bool open, ends;         /* a window is open; it ends with this step */
+    int64_t first, number;   /* of the window's steps; number of the current step */
+    double opening, closing; /* seconds of the training thread in the current window */
     writing w;
     json_t *windows; /* of the rank's file */
     pb_status status;
@@ -95,7 +95,8 @@ static pb_status need_new_folder(const char *out)
     char path[PATH_MAX];
     struct stat st;
     snprintf(path, sizeof path, "%s/manifest.json", out);
-    if (stat(path, &st) == 0) return pb_fail(PB_EINVAL, "profile: %s holds traces of another run: give a new folder", out);
+    if (stat(path, &st) == 0)
+        return pb_fail(PB_EINVAL, "profile: %s holds traces of another run: give a new folder", out);
     return PB_OK;
 }
 
@@ -107,10 +108,10 @@ static pb_status write_manifest(const pb_profile *p)
         json_array_append_new(hosts, json_string(p->job.host ? p->job.host[i] : "?"));
     }
     return write_json(p, "manifest.json",
-                      json_pack("{s:i, s:s, s:s, s:i, s:s, s:o, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:I}", "format", 1,
-                                "program", p->job.program, "version", p->job.version, "ranks", p->chosen.ranks, "topology",
-                                p->topology, "profiled", chosen, "why", p->chosen.why, "hosts", hosts, "steps", "skip",
-                                (json_int_t)p->steps.skip, "wait", (json_int_t)p->steps.wait, "warmup",
+                      json_pack("{s:i, s:s, s:s, s:i, s:s, s:o, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:I}", "format",
+                                1, "program", p->job.program, "version", p->job.version, "ranks", p->chosen.ranks,
+                                "topology", p->topology, "profiled", chosen, "why", p->chosen.why, "hosts", hosts,
+                                "steps", "skip", (json_int_t)p->steps.skip, "wait", (json_int_t)p->steps.wait, "warmup",
                                 (json_int_t)p->steps.warmup, "active", (json_int_t)p->steps.active, "repeat",
                                 (json_int_t)p->steps.repeat, "begun", (json_int_t)time(NULL)));
 }
@@ -191,12 +192,12 @@ static void finish_writing(pb_profile *p)
     json_array_append_new(
         p->windows,
         json_pack("{s:[I,I], s:[I,I], s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "steps",
-                  (json_int_t)w->about.first_step, (json_int_t)w->about.last_step, "window_ns", (json_int_t)w->window.begin_ns,
-                  (json_int_t)w->window.end_ns, "written", w->status == PB_OK, "truncated",
-                  w->about.truncated || w->size.omitted > 0, "events", (json_int_t)w->size.events, "dropped",
-                  (json_int_t)w->window.dropped, "omitted", (json_int_t)w->size.omitted, "json_bytes", (json_int_t)w->size.json,
-                  "file_bytes", (json_int_t)w->size.file, "opening_s", p->opening, "closing_s", p->closing, "writer_cpu_s",
-                  w->seconds, "clock_stepped_ns", w->window.stepped_ns));
+                  (json_int_t)w->about.first_step, (json_int_t)w->about.last_step, "window_ns",
+                  (json_int_t)w->window.begin_ns, (json_int_t)w->window.end_ns, "written", w->status == PB_OK,
+                  "truncated", w->about.truncated || w->size.omitted > 0, "events", (json_int_t)w->size.events,
+                  "dropped", (json_int_t)w->window.dropped, "omitted", (json_int_t)w->size.omitted, "json_bytes",
+                  (json_int_t)w->size.json, "file_bytes", (json_int_t)w->size.file, "opening_s", p->opening,
+                  "closing_s", p->closing, "writer_cpu_s", w->seconds, "clock_stepped_ns", w->window.stepped_ns));
     pb_ring_free(&w->window);
 }
 
@@ -217,7 +218,8 @@ static void begin_writing(pb_profile *p, bool truncated)
                                 .truncated = truncated,
                                 .limit = p->o.limit};
     w->size = (pb_trace_size){0};
-    snprintf(folder, sizeof folder, "%s/traces/step%" PRId64 "-%" PRId64, p->out, p->first, p->first + p->steps.active - 1);
+    snprintf(folder, sizeof folder, "%s/traces/step%" PRId64 "-%" PRId64, p->out, p->first,
+             p->first + p->steps.active - 1);
     snprintf(w->path, sizeof w->path, "%s/rank%d.json.gz", folder, p->job.rank);
     const pb_status s = make_folder(p->disk, folder);
     keep_failure(p, s, pb_error());
@@ -275,10 +277,11 @@ pb_status pb_profile_close(pb_profile *p)
     finish_writing(p);
     if (p->chosen.rank[p->job.rank]) {
         snprintf(name, sizeof name, "ranks/rank%d.json", p->job.rank);
-        const pb_status s = write_json(p, name,
-                                       json_pack("{s:i, s:s, s:i, s:I, s:O}", "rank", p->job.rank, "host",
-                                                 p->job.host ? p->job.host[p->job.rank] : "?", "pid", (int)getpid(), "ring_bytes",
-                                                 (json_int_t)pb_ring_bytes(&p->o.ring), "windows", p->windows));
+        const pb_status s =
+            write_json(p, name,
+                       json_pack("{s:i, s:s, s:i, s:I, s:O}", "rank", p->job.rank, "host",
+                                 p->job.host ? p->job.host[p->job.rank] : "?", "pid", (int)getpid(), "ring_bytes",
+                                 (json_int_t)pb_ring_bytes(&p->o.ring), "windows", p->windows));
         keep_failure(p, s, pb_error());
     }
     const pb_status s = p->status;

@@ -204,6 +204,7 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) s = pb_job_agree(&r.j, "the log", pb_log_open(log, o->resume ? done(&r) : -1, &r.log));
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);
+        if (!o->quiet && *r.profiling.why) printf("%s\n", r.profiling.why);
         s = blame_machine(pb_job_explain_lost_device(&r.j, steps(&r)));
     }
     const pb_status profiled = pb_profiling_close(&r.profiling), closed = pb_log_close(&r.log);

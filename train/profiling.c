@@ -47,8 +47,10 @@ pb_status pb_profiling_open(const pb_job *j, pb_profiling *out)
     *out = (pb_profiling){0};
     if (!ranks || !*ranks) return PB_OK;
     PB_TRY(pb_job_agree(j, "the profile", open_profile(j, ranks, out, why)));
-    if (pb_train_leads(j->o) && !j->o->quiet)
-        printf("profile: %s, steps %s, into %s\n", why, j->o->profile_steps, out->p ? j->o->profile_out : "nothing");
+    if (!out->p) snprintf(out->why, sizeof out->why, "profile: %s", why);
+    else
+        snprintf(out->why, sizeof out->why, "profile: %s, steps %s, into %s", why, j->o->profile_steps,
+                 j->o->profile_out);
     return PB_OK;
 }
 

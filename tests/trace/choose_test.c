@@ -108,7 +108,12 @@ static void schedule(const char *text, const char *want)
     for (long i = 0; want[i]; i++) {
         bool first, last;
         const pb_profile_phase p = pb_profile_phase_of(&s, i, &first, &last);
-        got[i] = p == PB_PROFILE_OFF ? '.' : p == PB_PROFILE_WARM ? 'w' : first && last ? 'o' : first ? '(' : last ? ')' : '-';
+        got[i] = p == PB_PROFILE_OFF    ? '.'
+                 : p == PB_PROFILE_WARM ? 'w'
+                 : first && last        ? 'o'
+                 : first                ? '('
+                 : last                 ? ')'
+                                        : '-';
         if (p != PB_PROFILE_ON && (first || last)) fail_msg("%s: step %ld", text, i);
     }
     assert_string_equal(got, want);

@@ -25,7 +25,7 @@ static int remove_folder(void **state)
     return pb_disk_remove(&pb_disk_posix, folder) == PB_OK ? 0 : -1;
 }
 
-/* The JSON of OUT/name, decompressed if its name ends in .gz; NULL: there is none. */
+/* The JSON of OUT/name, decompressed if its name ends in .gz; NULL: the file does not exist. */
 static json_t *load(const char *name)
 {
     enum { MOST = 1 << 22 };
@@ -47,12 +47,18 @@ static json_t *load(const char *name)
 
 static pb_topology topology;
 static const char *const hosts[] = {"alpha", "be\"ta"};
-static pb_profile_options options = {.ranks = "all", .steps = "1:1:1:2", .out = folder, .ring = {.threads = 2, .records = 256}};
+static pb_profile_options options = {
+    .ranks = "all", .steps = "1:1:1:2", .out = folder, .ring = {.threads = 2, .records = 256}};
 
 static pb_profile_job job(int rank)
 {
     CHECK_OK(pb_topology_parse(NULL, 2, &topology));
-    return (pb_profile_job){.topology = &topology, .rank = rank, .host = hosts, .program = "test", .version = "v1", .backend = "cpu",
+    return (pb_profile_job){.topology = &topology,
+                            .rank = rank,
+                            .host = hosts,
+                            .program = "test",
+                            .version = "v1",
+                            .backend = "cpu",
                             .device = "none"};
 }
 
@@ -111,14 +117,17 @@ static void a_window_leaves_a_trace_of_its_active_steps(void **state)
     size_t i, n = 0;
     json_t *e;
     double ends = 0;
-    json_array_foreach (events, i, e) {
+    json_array_foreach(events, i, e)
+    {
         if (strcmp(text_at(e, "ph"), "X") != 0) continue;
         assert_in_range(n, 0, 3);
         assert_string_equal(text_at(e, "name"), names[n]);
         assert_string_equal(text_at(e, "cat"), n % 2 ? "user_annotation" : "cpu_op");
         assert_int_equal(int_at(e, "tid"), gettid());
-        const double ts = json_number_value(json_object_get(e, "ts")), dur = json_number_value(json_object_get(e, "dur"));
-        const double window = (double)(json_integer_value(json_array_get(json_object_get(about, "window_ns"), 0)) - base) / 1000;
+        const double ts = json_number_value(json_object_get(e, "ts")),
+                     dur = json_number_value(json_object_get(e, "dur"));
+        const double window =
+            (double)(json_integer_value(json_array_get(json_object_get(about, "window_ns"), 0)) - base) / 1000;
         assert_true(dur >= 0 && ts >= window - 1);
         assert_true(ts + dur >= ends);
         ends = ts + dur;
@@ -167,8 +176,8 @@ static void a_window_that_is_cut_off_says_so(void **state)
     assert_true(json_is_true(json_object_get(json_object_get(t, "plumb"), "truncated")));
     size_t i, incomplete = 0;
     json_t *e;
-    json_array_foreach (json_object_get(t, "traceEvents"), i, e)
-        incomplete += json_is_true(json_object_get(json_object_get(e, "args"), "incomplete"));
+    json_array_foreach(json_object_get(t, "traceEvents"), i, e) incomplete +=
+        json_is_true(json_object_get(json_object_get(e, "args"), "incomplete"));
     assert_int_equal(incomplete, 1);
     json_decref(t);
 }
