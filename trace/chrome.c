@@ -2,15 +2,15 @@
 #include "trace/chrome.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "trace/gzip.h"
+#include "trace/chrome_gpu.h"
 
 static const int64_t period_ns = 90LL * 24 * 3600 * 1000000000;
 
-/* Prints nanoseconds as microseconds with three decimals, without rounding. */
-static void put_us(pb_gzip *g, const char *key, int64_t ns)
+void pb_trace_put_us(pb_gzip *g, const char *key, int64_t ns)
 {
     const char *sign = ns < 0 ? "-" : "";
     if (ns < 0) ns = -ns;
@@ -48,8 +48,8 @@ static void put_range(pb_gzip *g, const pb_ring_record *r, int tid, int64_t base
     if (r->kind == PB_RANGE_step) pb_gzip_print(g, "\"ProfilerStep#%" PRId64 "\"", r->value);
     else pb_gzip_string(g, r->name);
     pb_gzip_print(g, ",\"pid\":%d,\"tid\":%d", (int)getpid(), tid);
-    put_us(g, "ts", r->begin_ns - base);
-    put_us(g, "dur", r->end_ns - r->begin_ns);
+    pb_trace_put_us(g, "ts", r->begin_ns - base);
+    pb_trace_put_us(g, "dur", r->end_ns - r->begin_ns);
     pb_gzip_print(g, ",\"args\":{\"kind\":\"%s\"", pb_range_kinds[r->kind]);
     if (r->value != PB_RANGE_NO_VALUE) pb_gzip_print(g, ",\"value\":%" PRId64, r->value);
     pb_gzip_print(g, "%s}}", r->complete ? "" : ",\"incomplete\":true");
@@ -69,7 +69,8 @@ static void put_thread(pb_gzip *g, const pb_ring_thread *t, const pb_trace_about
     }
 }
 
-static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *w, const pb_trace_size *size)
+static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *w, const pb_gpu_window *gpu,
+                     const pb_trace_size *size)
 {
     put_text(g, "\n],\"plumb\":{\"version\":", a->version);
     put_text(g, ",\"host\":", a->host);
@@ -77,12 +78,14 @@ static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *
     pb_gzip_print(g, ",\"steps\":[%" PRId64 ",%" PRId64 "],\"window_ns\":[%" PRId64 ",%" PRId64 "]", a->first_step,
                   a->last_step, w->begin_ns, w->end_ns);
     pb_gzip_print(g, ",\"clock\":\"%s\",\"clock_stepped_ns\":%.0f", w->tsc ? "tsc" : "monotonic_raw", w->stepped_ns);
+    pb_gzip_print(g, ",\"kernels\":%zu,\"unjoined\":%zu,\"gpu_dropped\":%zu", size->kernels, size->unjoined,
+                  gpu->dropped);
     pb_gzip_print(g, ",\"events\":%zu,\"dropped\":%zu,\"omitted\":%zu,\"truncated\":%s}}\n", size->events, w->dropped,
                   size->omitted, a->truncated || size->omitted ? "true" : "false");
 }
 
 pb_status pb_trace_write(const pb_disk *d, const char *path, const pb_trace_about *about, const pb_ring_window *w,
-                         pb_trace_size *size)
+                         const pb_gpu_window *gpu, pb_trace_size *size)
 {
     *size = (pb_trace_size){0};
     pb_gzip *g = malloc(sizeof *g);
@@ -92,7 +95,8 @@ pb_status pb_trace_write(const pb_disk *d, const char *path, const pb_trace_abou
         const int64_t base = w->begin_ns / period_ns * period_ns;
         put_head(g, about, base);
         for (int i = 0; i < w->n; i++) put_thread(g, &w->threads[i], about, base, size);
-        put_tail(g, about, w, size);
+        g->status = pb_chrome_gpu(g, gpu, w, base, about->limit, size);
+        put_tail(g, about, w, gpu, size);
         size->json = g->in;
         s = pb_gzip_close(g);
         size->file = g->out;

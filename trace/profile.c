@@ -22,6 +22,8 @@ typedef struct writing {
     bool running;
     const pb_disk *disk;
     pb_ring_window window;
+    bool gpu; /* the window has records of a GPU */
+    size_t gpu_dropped, gpu_bytes, replayed, unplaced;
     pb_trace_about about;
     char path[PATH_MAX];
     pb_trace_size size;
@@ -162,12 +164,15 @@ pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const p
     p->job = *job;
     const pb_status s = prepare(p);
     if (s == PB_OK) snprintf(why, sizeof p->chosen.why, "%s", p->chosen.why);
+    if (s == PB_OK && p->o.gpu && p->chosen.count && p->chosen.rank[job->rank]) {
+        const pb_status gpu = pb_gpu_open(o->gpu_limit); /* without it, the ranges of the host are still recorded */
+        keep_failure(p, gpu, pb_error());
+        p->o.gpu = gpu == PB_OK;
+    }
     if (s != PB_OK || !p->chosen.count) destroy(p);
     else *out = p;
     return s;
 }
-
-size_t pb_profile_bytes(const pb_profile_options *o) { return pb_ring_bytes(&o->ring); }
 
 /* ---- windows ------------------------------------------------------------------------------------- */
 
@@ -175,7 +180,14 @@ static void *write_window(void *self)
 {
     writing *w = self;
     const double start = now_s(CLOCK_THREAD_CPUTIME_ID);
-    w->status = pb_trace_write(w->disk, w->path, &w->about, &w->window, &w->size);
+    pb_gpu_window gpu = {0};
+    w->status = w->gpu ? pb_gpu_read(&gpu) : PB_OK;
+    if (w->status == PB_OK) w->status = pb_trace_write(w->disk, w->path, &w->about, &w->window, &gpu, &w->size);
+    w->gpu_dropped = gpu.dropped;
+    w->gpu_bytes = gpu.buffer_bytes;
+    w->replayed = gpu.replayed;
+    w->unplaced = gpu.unplaced;
+    pb_gpu_free(&gpu);
     if (w->status != PB_OK) snprintf(w->why, sizeof w->why, "%s", pb_error());
     w->seconds = now_s(CLOCK_THREAD_CPUTIME_ID) - start;
     return NULL;
@@ -191,13 +203,17 @@ static void finish_writing(pb_profile *p)
     keep_failure(p, w->status, w->why);
     json_array_append_new(
         p->windows,
-        json_pack("{s:[I,I], s:[I,I], s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "steps",
-                  (json_int_t)w->about.first_step, (json_int_t)w->about.last_step, "window_ns",
+        json_pack("{s:[I,I], s:[I,I], s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:{s:I, s:I, s:I, s:I, "
+                  "s:I, s:I}}",
+                  "steps", (json_int_t)w->about.first_step, (json_int_t)w->about.last_step, "window_ns",
                   (json_int_t)w->window.begin_ns, (json_int_t)w->window.end_ns, "written", w->status == PB_OK,
                   "truncated", w->about.truncated || w->size.omitted > 0, "events", (json_int_t)w->size.events,
                   "dropped", (json_int_t)w->window.dropped, "omitted", (json_int_t)w->size.omitted, "json_bytes",
                   (json_int_t)w->size.json, "file_bytes", (json_int_t)w->size.file, "opening_s", p->opening,
-                  "closing_s", p->closing, "writer_cpu_s", w->seconds, "clock_stepped_ns", w->window.stepped_ns));
+                  "closing_s", p->closing, "writer_cpu_s", w->seconds, "clock_stepped_ns", w->window.stepped_ns, "gpu",
+                  "kernels", (json_int_t)w->size.kernels, "unjoined", (json_int_t)w->size.unjoined, "replayed",
+                  (json_int_t)w->replayed, "unplaced", (json_int_t)w->unplaced, "dropped", (json_int_t)w->gpu_dropped,
+                  "record_bytes", (json_int_t)w->gpu_bytes));
     pb_ring_free(&w->window);
 }
 
@@ -237,6 +253,11 @@ static void open_window(pb_profile *p)
     const pb_status s = pb_ring_start(&p->o.ring);
     keep_failure(p, s, pb_error());
     p->open = s == PB_OK;
+    if (p->open && p->o.gpu) {
+        const pb_status gpu = pb_gpu_begin();
+        keep_failure(p, gpu, pb_error());
+        p->w.gpu = gpu == PB_OK;
+    }
     p->first = p->number;
     p->opening = now_s(CLOCK_MONOTONIC) - start;
 }
@@ -244,6 +265,11 @@ static void open_window(pb_profile *p)
 static void close_window(pb_profile *p, bool keep, bool truncated)
 {
     const double start = now_s(CLOCK_MONOTONIC);
+    if (p->w.gpu) {
+        const pb_status gpu = pb_gpu_end();
+        keep_failure(p, gpu, pb_error());
+        p->w.gpu = gpu == PB_OK;
+    }
     const pb_status s = pb_ring_stop(&p->w.window);
     p->open = false;
     keep_failure(p, s, pb_error());

@@ -19,6 +19,8 @@ typedef struct pb_profile_options {
     const char *ranks, *steps; /* as in choose.h */
     const char *out;           /* the folder */
     size_t limit;              /* bytes of JSON of a trace, before compression; 0: 1 GiB */
+    bool gpu;                  /* also records what the GPU does (gpu.h) */
+    size_t gpu_limit;          /* bytes of records of a GPU in a window; 0: 256 MiB */
     pb_ring_options ring;
 } pb_profile_options;
 
@@ -38,12 +40,11 @@ typedef struct pb_profile pb_profile;
 pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const pb_profile_job *job, char *why,
                           pb_profile **out);
 /* Call them around every step, in the thread that trains; `number` is the step's number in the run. p may be NULL.
+ * The GPU's work of a step must have ended when pb_profile_end_step() is called.
  * A trace that cannot be written does not end the run: pb_profile_close() returns the first failure. */
 void pb_profile_begin_step(pb_profile *p, int64_t number);
 void pb_profile_end_step(pb_profile *p);
 /* Ends a window that is still open, and marks its trace as truncated; waits for the writing thread; writes the file of
  * the rank. Frees p, which may be NULL. ENOMEM, EIO, EPATH: a file is missing; the message names it. */
 pb_status pb_profile_close(pb_profile *p);
-/* The folder of traces in which windows of this process are complete so far, and the memory that windows take. */
-size_t pb_profile_bytes(const pb_profile_options *o);
 #endif

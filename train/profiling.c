@@ -36,7 +36,8 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
                                 .version = pb_train_version(),
                                 .backend = pb_backend_name(j->device),
                                 .device = p->device};
-    const pb_profile_options o = {.ranks = ranks, .steps = j->o->profile_steps, .out = j->o->profile_out};
+    const pb_profile_options o = {
+        .ranks = ranks, .steps = j->o->profile_steps, .out = j->o->profile_out, .gpu = j->device != PB_CPU};
     return pb_profile_open(&pb_disk_posix, &o, &job, why, &p->p);
 }
 

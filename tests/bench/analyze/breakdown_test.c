@@ -54,7 +54,7 @@ static const char *write_trace(const char *name, int rank)
                                   .first_step = 1,
                                   .last_step = 2};
     pb_trace_size size;
-    CHECK_OK(pb_trace_write(&pb_disk_posix, in_folder(name), &about, &w, &size));
+    CHECK_OK(pb_trace_write(&pb_disk_posix, in_folder(name), &about, &w, &(pb_gpu_window){0}, &size));
     return in_folder(name);
 }
 
