@@ -27,7 +27,7 @@ static struct {
     pthread_mutex_t lock;
     bool open;
     uint8_t *memory; /* [most][BUFFER] */
-    uint8_t **spare; /* [spares]: buffers that nobody uses */
+    uint8_t **spare; /* [spares]: buffers that are free */
     buffer *full;    /* [fulls], in the order of completion */
     size_t most, spares, fulls, refused, dropped;
     CUpti_SubscriberHandle subscriber;
