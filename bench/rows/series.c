@@ -163,7 +163,7 @@ static bool is_control(const pb_series *s)
     return pb_row_class_of(s->status) != PB_ROW_BROKEN && pb_key_is_control(s->key);
 }
 
-/* Moves the series of control cases behind the others, without changing the order of either. */
+/* Moves the series of control cases after the others, without changing the order of either. */
 static pb_status part_controls(pb_series_set *set)
 {
     size_t kept = 0, controls = 0;

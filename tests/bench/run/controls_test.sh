@@ -30,7 +30,7 @@ done
 # The distances of control=first and control=second of each case in the orders of run.json: shuffled, so not all equal.
 distances=$(sed -n '/"order"/,/^  \]/p' run/run.json | grep -n 'paired/step' | awk -F: '
     match($0, /control=[a-z]*&n=[0-9]/) {
-        split(substr($0, RSTART + 8), part, "&"); at[int(($1 - 1) / 46) part[2] part[1]] = $1
+        split(substr($0, RSTART + 8, RLENGTH - 8), part, "&"); at[int(($1 - 1) / 46) part[2] part[1]] = $1
     }
     END { for (key in at) if (sub(/first/, "", key)) { d = at[key "second"] - at[key "first"]; print d } }' | sort -u | wc -l)
 [[ $distances -ge 3 ]] || fail "the controls are not at shuffled places: $distances distances"
