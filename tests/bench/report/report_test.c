@@ -156,7 +156,7 @@ static void junit_skips_what_was_throttled_throughout(void **state)
         const char *text = capture_end(&c);
         if (!strstr(text, want[i]) || !strstr(text, "errors=\"0\""))
             fail_msg("no %s, or an error, in %s", want[i], text);
-        assert_true(!strstr(text, "throttled: too hot") == i);
+        assert_int_equal(strstr(text, "throttled: too hot") == NULL, i);
         free(c.text);
     }
     assert_int_equal(unlink(path), 0);
