@@ -282,7 +282,7 @@ static void obey(pb_monitor *m)
 {
     char what;
     if (read(m->call[0], &what, 1) != 1) return;
-    if (what) m->stop = what, say_to_all(m, PB_LAUNCH_STOP, what, "");
+    if (what) m->stop = (unsigned char)what, say_to_all(m, PB_LAUNCH_STOP, m->stop, "");
     else m->starter_ended = true, m->starter_time = m->now;
 }
 

@@ -36,10 +36,11 @@ static inline int pb_clip_slots(size_t n)
     return (int)(s < 256 ? s : 256);
 }
 
-/* Returns the elements per slot, whole cache lines: slot i sums elements min(n, i*run) to min(n, (i+1)*run). */
+/* Returns the elements per slot, whole cache lines and never 0: slot i sums elements min(n, i*run) to min(n,
+ * (i+1)*run). */
 static inline size_t pb_clip_run(size_t n)
 {
-    size_t slots = pb_clip_slots(n), run = slots ? (n + slots - 1) / slots : 0;
+    size_t slots = pb_clip_slots(n), run = slots ? (n + slots - 1) / slots : 1;
     return (run + 63) / 64 * 64;
 }
 

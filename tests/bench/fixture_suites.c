@@ -233,6 +233,13 @@ static double number(const char *name, double otherwise)
     return text ? atof(text) : otherwise;
 }
 
+/* True if the environment variable names a file that exists. */
+static bool names_file(const char *name)
+{
+    const char *path = getenv(name);
+    return path && access(path, F_OK) == 0;
+}
+
 /* Runs a case of the suite `paired`. Three environment variables change it: FIXTURE_OUTLIER is a factor of the first
  * two samples, FIXTURE_NAP the ms for which the process sleeps; if FIXTURE_LACKS is set, kernel_time is not emitted.
  * While the file FIXTURE_SLOW exists, calls take 4 times as long; while the file FIXTURE_WRONG exists, the result is
@@ -247,9 +254,8 @@ static pb_status run_paired(pb_ctx *real, const pb_case *c, const pb_suite_env *
     PB_TRY(pb_case_int(c, "n", &n));
     m = (made_up){.noise = number("FIXTURE_NOISE", 0.001), .seed = (uint64_t)number("FIXTURE_SEED", 1) + (uint64_t)n};
     m.seconds = 1e-3 * (double)n * number("FIXTURE_SPEED", 1) * exp(m.noise * normal(m.seed, 1000));
-    if (getenv("FIXTURE_SLOW") && access(getenv("FIXTURE_SLOW"), F_OK) == 0) m.seconds *= 4;
-    if (getenv("FIXTURE_WRONG") && access(getenv("FIXTURE_WRONG"), F_OK) == 0)
-        return pb_emit(env->emitter, c, "error", 0.5, 0, PB_ROW_WRONG, "off by half");
+    if (names_file("FIXTURE_SLOW")) m.seconds *= 4;
+    if (names_file("FIXTURE_WRONG")) return pb_emit(env->emitter, c, "error", 0.5, 0, PB_ROW_WRONG, "off by half");
     const pb_measure_opts o =
         pb_env_measure_opts(env, (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 5});
     if (getenv("FIXTURE_NAP")) nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)number("FIXTURE_NAP", 0)}, NULL);

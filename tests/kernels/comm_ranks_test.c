@@ -157,7 +157,7 @@ static size_t sent(int from, int to) { return from == to + 1 ? 0 : (size_t)(3 + 
 
 static void check_all_to_all(bool uneven, pb_dtype t, bool overlap)
 {
-    size_t send[MOST_RANKS], receive[MOST_RANKS], out = 0, in = 0, offset = 0;
+    size_t send[MOST_RANKS] = {0}, receive[MOST_RANKS] = {0}, out = 0, in = 0, offset = 0;
     for (int r = 0; r < ranks; r++) {
         out += send[r] = uneven ? sent(rank, r) : 21;
         in += receive[r] = uneven ? sent(r, rank) : 21;

@@ -25,7 +25,7 @@ static void lost(void *self, int code, const char *why)
 
 static void trouble(const char *what, int rank)
 {
-    const bool meets = strcmp(what, "steps") && strcmp(what, "slow") && strcmp(what, "wait");
+    const bool meets = strcmp(what, "steps") != 0 && strcmp(what, "slow") != 0 && strcmp(what, "wait") != 0;
     if (rank == 1 && strcmp(what, "die") == 0) raise(SIGKILL);
     if (rank == 1 && strcmp(what, "halt") == 0) raise(SIGSTOP);
     if (rank != 1 && meets) pb_where_collective("all_reduce", 7);

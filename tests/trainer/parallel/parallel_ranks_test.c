@@ -239,12 +239,12 @@ static void one_large_batch_is_near(void **state)
     const plan p = {.model = "tiny", .tuning = PB_FULL, .clip = PB_CLIP_MULTI, .parts = 1};
     pb_train_config c = config_of(&p);
     const size_t all = (size_t)w->ranks * T;
-    int32_t *ids = malloc(2 * all * sizeof *ids), *targets = ids + all;
+    int32_t *ids = malloc(all * sizeof *ids), *targets = malloc(all * sizeof *targets);
     float *mask = malloc(all * sizeof *mask);
     pb_clip_state one, many;
     double loss[RANKS_MOST], sum = 0, alone;
     bool stop;
-    assert_true(ids && mask);
+    assert_true(ids && targets && mask);
     c.comm = w->comm;
     pb_trainer *t = open_trainer(&w->ctx, &c);
     set_batch(t, 0, w->rank, w->ranks, false);
@@ -264,6 +264,7 @@ static void one_large_batch_is_near(void **state)
     CHECK_NEAR(sum, alone, 1e-6 * alone);
     CHECK_NEAR(many.norm, one.norm, 1e-5 * (double)one.norm);
     pb_trainer_close(t);
+    free(targets);
     free(ids);
     free(mask);
 }
