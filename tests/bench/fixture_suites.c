@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/machine/machine.h"
 #include "bench/suites/suite.h"
 #include "os/interrupt.h"
 #include "kernels/engine/op.h"
@@ -30,6 +31,14 @@ static pb_status time_nap(pb_ctx *ctx, const pb_case *c, long ms, int samples, c
         pb_env_measure_opts(env, (pb_measure_opts){.warmup = 1, .min_samples = samples, .max_samples = samples});
     PB_TRY(pb_measure(ctx, nap, &ms, &o, &t));
     return pb_emit_timing(env->emitter, c, "kernel_time", &t, "");
+}
+
+/* Replaces the function of bench/machine/build_flags.c: the tests store sessions also where this program is built with
+ * sanitizers, and FIXTURE_FLAGS pretends another build. */
+const char *pb_build_flags(void)
+{
+    const char *flags = getenv("FIXTURE_FLAGS");
+    return flags ? flags : "-O2 -g -DNDEBUG";
 }
 
 /* ---- suite ceiling: emits round values without measuring ----------------------------------------- */
