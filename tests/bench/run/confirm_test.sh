@@ -78,37 +78,47 @@ done
 expect 0 SUSPECT "$fixture" compare TERM --subset
 expect 1 REGRESSED "$fixture" run --resume TERM --confirm-after 0
 
-# What stops the second measurement in its fourth process, which waits: the budget, or SIGINT for the whole group of
-# processes, as from a terminal. The run keeps every row, the three complete processes confirm nothing, although they
-# would be enough for a run, and --resume measures six processes anew.
-stopped() { # stopped RUN WHAT: RUN was complete before it was stopped, and can be resumed
+# What stops the second measurement in its fourth process, which waits: the budget, SIGINT for the whole group of
+# processes, as from a terminal, or SIGKILL. The run keeps every row, the three complete processes confirm nothing,
+# although they would be enough for a run, and --resume measures six processes anew.
+stopped() { # stopped RUN OUTCOMES: RUN was complete before it was stopped, and can be resumed
+    local run=$1 before
+    [[ $(cut -d, -f1,4 "$run/again/processes.csv" | tr '\n' ' ') == "process,outcome 0,ok 1,ok 2,ok $2" ]] ||
+        fail "$run: not stopped in process 3"
+    grep -q '"truncated": true' "$run/again/run.json" || fail "$run: the second measurement seems whole"
+    grep -q '"truncated": false' "$run/run.json" || fail "$run: the run seems truncated"
+    expect 0 'SUSPECT: not confirmed' "$fixture" compare "$run" --subset
+    grep -q 'measured again' "$dir/log" && fail "$run: a part of a measurement was used"
+    before=$(rows_of "$run")
+    expect 1 REGRESSED "$fixture" run --resume "$run" --confirm-after 0 --budget 1h
+    [[ $(tail -n +2 "$run/again/results.csv" | cut -d, -f4 | sort -u | wc -l) -eq 6 &&
+        $(tail -n +2 "$run/again/results.csv" | cut -d, -f2 | sort -u | wc -l) -eq 1 ]] ||
+        fail "$run: not six processes of one measurement"
+    [[ $(rows_of "$run") == "$before" ]] || fail "$run: its rows changed"
+}
+rows_of() { cat "$1/results.csv" "$1/samples.csv" "$1/processes.csv" | md5sum; }
+says() { # says RUN WHAT
     grep -q "bench: $2 before the worse rows were confirmed; $1 is complete; bench run --resume $1" "$dir/log" ||
         fail "$1: it does not say how to go on"
-    [[ $(cut -d, -f1,4 "$1/again/processes.csv" | tr '\n' ' ') == 'process,outcome 0,ok 1,ok 2,ok 3,interrupted ' ]] ||
-        fail "$1: not stopped in process 3"
-    grep -q '"truncated": true' "$1/again/run.json" || fail "$1: the second measurement seems whole"
-    grep -q '"truncated": false' "$1/run.json" || fail "$1: the run seems truncated"
-    expect 0 'SUSPECT: not confirmed' "$fixture" compare "$1" --subset
-    grep -q 'measured again' "$dir/log" && fail "$1: a part of a measurement was used"
-    before=$(cat "$1/results.csv" "$1/samples.csv" "$1/processes.csv" | md5sum)
-    expect 1 REGRESSED "$fixture" run --resume "$1" --confirm-after 0 --budget 1h
-    [[ $(tail -n +2 "$1/again/results.csv" | cut -d, -f4 | sort -u | wc -l) -eq 6 &&
-        $(tail -n +2 "$1/again/results.csv" | cut -d, -f2 | sort -u | wc -l) -eq 1 ]] ||
-        fail "$1: not six processes of one measurement"
-    [[ $(cat "$1/results.csv" "$1/samples.csv" "$1/processes.csv" | md5sum) == "$before" ]] || fail "$1: its rows changed"
 }
-quick=("${run[@]}" --ceilings no)
-FIXTURE_STALL=/again expect 0 'SUSPECT: not confirmed' "${quick[@]}" --out late --budget 4
-stopped late 'the budget is used up'
-: >"$dir/log"
-FIXTURE_STALL=/again PB_STATE=$dir/interrupted setsid "$fixture" --suite paired --confirm-after 0 --n 2 --ceilings no \
-    --out INT >"$dir/log" 2>&1 & pid=$!
-until grep -qs '^2,.*,ok,' INT/again/processes.csv || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
-whole=$(cat INT/results.csv INT/samples.csv INT/processes.csv INT/run.json | md5sum)
-kill -INT -- -$pid
-wait $pid
-[[ $? -eq 125 ]] || fail 'INT: exit code'
-grep -q 'kept as a session' "$dir/log" || fail 'INT: a complete run is not kept as a session'
-[[ $(cat INT/results.csv INT/samples.csv INT/processes.csv INT/run.json | md5sum) == "$whole" ]] || fail 'INT: the run changed'
-stopped INT interrupted
+FIXTURE_STALL=/again expect 0 'SUSPECT: not confirmed' "${run[@]}" --ceilings no --out late --budget 4 --case-timeout 20
+says late 'the budget is used up'
+stopped late '3,interrupted '
+for signal in INT KILL; do
+    : >"$dir/log"
+    FIXTURE_STALL=/again PB_STATE=$dir/$signal-kept setsid "$fixture" --suite paired --confirm-after 0 --n 2 \
+        --ceilings no --out $signal >"$dir/log" 2>&1 & pid=$!
+    until grep -qs '^2,.*,ok,' $signal/again/processes.csv || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
+    whole=$(rows_of $signal)
+    kill -$signal -- -$pid
+    wait $pid 2>/dev/null
+    code=$?
+    [[ $(rows_of $signal) == "$whole" ]] || fail "$signal: the run changed"
+    if [[ $signal == INT ]]; then
+        [[ $code -eq 125 ]] || fail 'INT: exit code'
+        says INT interrupted
+        grep -q 'kept as a session' "$dir/log" || fail 'INT: a complete run is not kept as a session'
+    fi
+    stopped $signal "$([[ $signal == KILL ]] || echo '3,interrupted ')"
+done
 exit $((failures > 0))
