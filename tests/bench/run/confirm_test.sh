@@ -78,8 +78,8 @@ done
 expect 0 SUSPECT "$fixture" compare TERM --subset
 expect 1 REGRESSED "$fixture" run --resume TERM --confirm-after 0
 
-# What stops the second measurement in its fourth process, which waits: the budget, SIGINT for the whole group of
-# processes, as from a terminal, or SIGKILL. The run keeps every row, the three complete processes confirm nothing,
+# A second measurement that is stopped in its fourth process, which waits: by the budget, by SIGINT for the whole group
+# of processes, as from a terminal, or by SIGKILL. The run keeps every row, the three complete processes confirm nothing,
 # although they would be enough for a run, and --resume measures six processes anew.
 stopped() { # stopped RUN OUTCOMES: RUN was complete before it was stopped, and can be resumed
     local run=$1 before
