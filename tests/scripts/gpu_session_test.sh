@@ -4,7 +4,7 @@
 # and the usage of scripts/gpu-check.
 real=$1 source=$2
 . "${0%/*}/../cli.sh"
-unset PB_MACHINE LIMITS CASES KERNELS BACKWARD THROUGHPUT ATTENTION PROCESSES DEVICE
+unset PB_CONTROLS PB_MACHINE LIMITS CASES KERNELS BACKWARD THROUGHPUT ATTENTION PROCESSES DEVICE
 
 # ---- a bench that measures what its filters name, a GPU, and a timeout that only notes its seconds ------------------------
 mkdir -p build/bin path
@@ -13,6 +13,7 @@ cat >build/bin/bench <<'SH'
 [[ $1 == report ]] && echo "tables of $2" && exit
 echo "$PB_MACHINE: $*" >>"$LOG"
 [[ $1 == run ]] || exit 0
+[[ $PB_CONTROLS != no ]] || echo "without controls" >>"$LOG"
 while [[ $# -gt 0 ]]; do
     case $1 in
     --suite) suite=$2 ;;
@@ -40,6 +41,7 @@ expect 2 'usage: scripts/gpu-check BUILD OUT' "$source/scripts/gpu-check" build
 
 expect 0 'tables of' session
 machine=NVIDIA_H200-580.159.04-700W
+grep -q 'without controls' calls && fail "a session switches the control cases off"
 for suite in kernels backward throughput attention; do
     lines=$(grep -c "^$suite " "$source/scripts/gpu_session.txt")
     call=$(grep "^$machine: run --suite $suite --device cuda" calls) || fail "$suite: not measured on the pool"
