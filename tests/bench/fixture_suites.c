@@ -262,6 +262,7 @@ static pb_status run_paired(pb_ctx *real, const pb_case *c, const pb_suite_env *
     static made_up m; /* too large for the stack */
     pb_ctx ctx = {.be = &made_up_backend, .id = PB_CPU, .priv = &m};
     pb_timing t;
+    const char *stall = getenv("FIXTURE_STALL");
     long n = 1;
     (void)real;
     PB_TRY(pb_case_int(c, "n", &n));
@@ -271,9 +272,8 @@ static pb_status run_paired(pb_ctx *real, const pb_case *c, const pb_suite_env *
     if (names_file("FIXTURE_WRONG")) return pb_emit(env->emitter, c, "error", 0.5, 0, PB_ROW_WRONG, "off by half");
     const pb_measure_opts o =
         pb_env_measure_opts(env, (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 5});
-    while (getenv("FIXTURE_STALL") && env->emitter->process > 2 && called_with(getenv("FIXTURE_STALL")) &&
-           !pb_interrupted())
-        pause();
+    if (env->emitter->process > 2 && stall && called_with(stall))
+        while (!pb_interrupted()) nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
     if (getenv("FIXTURE_NAP")) nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)number("FIXTURE_NAP", 0)}, NULL);
     PB_TRY(pb_measure(&ctx, made_up_work, &m, &o, &t));
     for (int i = 0; i < 2; i++) t.seconds[i] *= number("FIXTURE_OUTLIER", 1);

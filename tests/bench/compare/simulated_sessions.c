@@ -77,19 +77,20 @@ void scene_draw(source *r, const machine *m, scene *z)
         "baseline:07", "baseline:08", "baseline:09", "baseline:10", "baseline:11", "baseline:12", "baseline:13",
         "baseline:14", "baseline:15", "baseline:16", "baseline:17", "baseline:18", "baseline:19"};
     double offset[SCENE_SESSIONS + 1] = {0};
+    const int hosts = m->hosts > 1 ? m->hosts : 1;
     name_rows(z, m);
-    for (int h = 0; h <= m->hosts; h++) {
+    for (int h = 0; h <= hosts; h++) {
         offset[h] = m->host * gauss(r);
         snprintf(z->host[h], sizeof z->host[h], "%s/%08x", m->host_name, (unsigned)h);
     }
-    const int mine = m->hosts > 1 ? m->hosts : 0; /* the candidate's host */
+    const int mine = hosts > 1 ? hosts : 0; /* the candidate's host */
     for (int k = 0; k < m->sessions; k++) {
-        const double level = offset[k % m->hosts] + m->session * gauss(r);
+        const double level = offset[k % hosts] + m->session * gauss(r);
         for (int i = 0; i < SCENE_ROWS; i++) {
             pb_series unused;
             draw_processes(r, m, level, SCENE_PROCESSES, &unused, &z->of_base[i][k]);
             z->of_base[i][k].run_id = run[k];
-            z->of_base[i][k].host = z->host[k % m->hosts];
+            z->of_base[i][k].host = z->host[k % hosts];
         }
     }
     z->level = m->session * gauss(r);
