@@ -2,6 +2,7 @@
  * that it can be resumed.
  *
  *   plan.h        the cases to measure: the suite's grid, changed by the command line
+ *   controls.h    cases that are measured twice more, which show the noise of the run
  *   process.h     one measuring process, which measures every case once
  *   throttle.h    measures processes, and measures those again that ran on a throttled machine
  *   clock_lock.h  keeps the GPU's clocks locked while the run lasts
@@ -13,6 +14,7 @@
 #ifndef PB_BENCH_RUN_H
 #define PB_BENCH_RUN_H
 #include "bench/run/clock_lock.h"
+#include "bench/run/controls.h"
 #include "bench/run/kept.h"
 #include "bench/run/plan.h"
 #include "bench/run/process.h"
