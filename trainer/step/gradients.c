@@ -33,7 +33,10 @@ pb_status pb_gradients_open(pb_trainer *t)
     const size_t least = (c->bucket_bytes ? c->bucket_bytes : PB_BUCKET_BYTES) / sizeof(float);
     g->separate = (c->ordered || shared) && c->micro_batches > 1;
     g->each = m->order[0]->grad;
-    PB_TRY(pb_buckets_make(m, c->comm ? least : SIZE_MAX, shared, &g->buckets));
+    const pb_bucket_ends ends = m->cfg.no_weights ? PB_ENDS_AFTER_EVERY_STAGE
+                                : shared          ? PB_ENDS_AFTER_STAGES
+                                                  : PB_ENDS_AFTER_TENSORS;
+    PB_TRY(pb_buckets_make(m, c->comm ? least : SIZE_MAX, ends, &g->buckets));
     PB_TRY(pb_slices_make(m, &g->buckets, pb_comm_size(c->comm), pb_comm_rank(c->comm), &g->slices));
     if (shared) PB_TRY(pb_grad_slices_open(t));
     pb_arena_begin(&g->arena, t->ctx);
