@@ -32,7 +32,7 @@ pb_status pb_checkpoints_digest_base(pb_checkpoints *c, pb_trainer *t)
     return PB_OK;
 }
 
-/* What a function that pb_trainer_read calls needs. */
+/* Arguments of the functions that pb_trainer_read calls. */
 typedef struct reading {
     pb_checkpoints *c;
     pb_trainer *t;

@@ -153,8 +153,8 @@ typedef struct pb_model_config {
     uint64_t seed;
 } pb_model_config;
 
-/* What a model needs from the owner of its weights where p->w, p->q and p->scales are addresses in buffers that several
- * layers share (trainer/step/weights.h). */
+/* Functions of the owner of the weights, where p->w, p->q and p->scales are addresses in buffers that several layers
+ * share (trainer/step/weights.h). */
 typedef struct pb_weight_store {
     pb_status (*keep)(void *self, const pb_param *p, size_t first, size_t n); /* see pb_model_keep */
     pb_status (*hold)(void *self, const pb_param *p);                         /* see pb_model_hold */
@@ -205,12 +205,12 @@ pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out);
 void pb_model_close(pb_model *m);
 /* Fills the weights as pb_model_open does; with cfg.no_weights the caller calls it, once. */
 pb_status pb_model_fill(pb_model *m);
-/* Whoever has written elements first .. first+n-1 of a parameter (and of its master) calls pb_model_keep before another
- * parameter is written; without cfg.no_weights it does nothing. A parameter in NF4 is written in whole blocks, and from
+/* Call it after writing elements first .. first+n-1 of a parameter (and of its master), before another parameter is
+ * written; without cfg.no_weights it does nothing. A parameter in NF4 is written in whole blocks, and from
  * an even element. Each rank calls it on its own. */
 pb_status pb_model_keep(pb_model *m, const pb_param *p, size_t first, size_t n);
-/* Whoever reads a parameter outside the phases of a step calls pb_model_hold first: the weights of its layer are then
- * valid until the next call. Without cfg.no_weights it does nothing; with it, it works only inside pb_trainer_read
+/* Call it before reading a parameter outside the phases of a step: the weights of its layer are then valid until the
+ * next call. Without cfg.no_weights it does nothing; with it, it works only inside pb_trainer_read
  * (EINVAL). */
 pb_status pb_model_hold(pb_model *m, const pb_param *p);
 /* With cfg.sharded and bf16: allocates f32 masters of the trained weights, zeros, and sets p->master of each; or frees

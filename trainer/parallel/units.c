@@ -32,7 +32,7 @@ static void divide(size_t bytes, int ranks, size_t *count)
     }
 }
 
-/* Places the trained tensors of a bucket behind the frozen ones of its unit. */
+/* Places the trained tensors of a bucket after the frozen ones of its unit. */
 static void place_bucket(const pb_model *m, const pb_bucket *b, int bucket, pb_units *u)
 {
     const size_t e = pb_dtype_size(m->cfg.dtype);

@@ -7,7 +7,7 @@
  *
  *     buffer          units that take turns in it
  *     even, odd       the layers of even and of odd number; as large as the largest of them
- *     outer           the embedding (unit L+1), then the last norm and the head (unit 0). Tied: unit 0 is behind the
+ *     outer           the embedding (unit L+1), then the last norm and the head (unit 0). Tied: unit 0 is after the
  *                     embedding, and both stay
  *
  * A step with layers 0, 1, 2, 3 = units 4, 3, 2, 1. "w" is a wait (pb_weights_ready); the gathers of a row are enqueued
