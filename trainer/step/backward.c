@@ -9,6 +9,7 @@
 #include "kernels/swiglu/swiglu.h"
 #include "trainer/step/gradients.h"
 #include "trainer/step/products.h"
+#include "trainer/step/token_rows.h"
 #include "trainer/step/weights.h"
 
 /* Backward of h = x + r followed by a norm of h. In: dcur, the gradient of h through the residual connection, and dn,
@@ -115,7 +116,7 @@ pb_status pb_phase_backward(pb_ctx *ctx, void *self)
         PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm1), a->h, a->rstd1));
         PB_TRY(end_stage(ctx, t, m->g.L - layer));
     }
-    if (embed->trained)
+    if (embed->trained && !pb_token_rows_travel(t))
         PB_TRY(pb_embedding_bwd(ctx, &(pb_embedding_bwd_args){.dy = t->dcur,
                                                               .ids = t->ids,
                                                               .dtable = embed->grad,

@@ -73,6 +73,13 @@ typedef struct pb_weights {
     int held;              /* the unit that pb_model_hold gathered last */
 } pb_weights;
 
+/* The lookup part of a tied embedding's gradient; see token_rows.h. */
+typedef struct pb_token_rows {
+    bool on;      /* false: the whole gradient is reduced, and the other members are unused */
+    int32_t *ids; /* [ranks T] of all ranks */
+    void *dy;     /* [ranks T,D] their rows, in the model's dtype */
+} pb_token_rows;
+
 /* The figures that a rank sends to the others with each micro-batch. */
 typedef struct pb_report {
     float loss; /* of the micro-batch */
@@ -92,6 +99,7 @@ struct pb_trainer {
     pb_gradients gradients;
     pb_shards shards;
     pb_weights weights;
+    pb_token_rows rows;
 
     pb_arena acts;          /* the pointers below are device memory of this arena unless marked host; sized for cfg.S */
     int32_t *ids, *targets; /* [T] */
