@@ -2,7 +2,10 @@
 #ifndef PB_PLAN_H
 #define PB_PLAN_H
 #include "bench/options/options.h"
+#include "bench/run/grid.h"
 #include "bench/suites/suites.h"
+
+enum { PB_MOST_RANKS = 256 }; /* of --ranks */
 
 typedef struct pb_plan {
     const pb_suite *suite;
@@ -27,9 +30,4 @@ void pb_plan_free(pb_plan *p);
 void pb_plan_order(const pb_plan *p, uint64_t seed, int process, int *order);
 /* Expected seconds that one process spends on the case, estimated by its suite; 1 if the suite has no estimate. */
 double pb_plan_expect(const pb_plan *p, const pb_case *c);
-
-/* Expands a grid line such as "copy tuning=lora batch=1,4" and passes each combination to `add`. `axes` has the same
- * syntax and supplies the values of axes that the line does not name. */
-typedef pb_status (*pb_case_add)(void *user, const pb_case *c);
-pb_status pb_grid_expand(const char *suite, const char *axes, const char *line, pb_case_add add, void *user);
 #endif
