@@ -9,7 +9,7 @@
 
 typedef enum kind { GOES_ON, ENDS } kind;
 
-/* What one rank tells the others. */
+/* A message of one rank to the others. */
 typedef struct turn {
     kind kind;
     pb_status status;
