@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of the C++ runtime, which CUDA builds link; without it names stay mangled. */
+/* A function of the C++ runtime, which CUDA builds link; without it names stay mangled. */
 extern char *__cxa_demangle(const char *name, char *out, size_t *n, int *status) __attribute__((weak));
 
 enum { LANES = 4, STREAMS = 256, DEMANGLED = 1024 };

@@ -27,15 +27,20 @@ static struct {
     pthread_mutex_t lock;
     bool open;
     uint8_t *memory; /* [most][BUFFER] */
-    uint8_t **spare; /* [spares]: buffers that nobody uses */
+    uint8_t **spare; /* [spares]: buffers that are free */
     buffer *full;    /* [fulls], in the order of completion */
     size_t most, spares, fulls, refused, dropped;
     CUpti_SubscriberHandle subscriber;
 } on = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const CUpti_ActivityKind kinds[] = {
-    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,          CUPTI_ACTIVITY_KIND_MEMSET,
-    CUPTI_ACTIVITY_KIND_RUNTIME,           CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, CUPTI_ACTIVITY_KIND_OVERHEAD,
+    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+    CUPTI_ACTIVITY_KIND_MEMCPY,
+    CUPTI_ACTIVITY_KIND_MEMSET,
+    CUPTI_ACTIVITY_KIND_RUNTIME,
+    CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,
+    CUPTI_ACTIVITY_KIND_OVERHEAD,
+    CUPTI_ACTIVITY_KIND_DRIVER,
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -161,14 +166,33 @@ pb_status pb_gpu_open(size_t limit)
 
 /* ---- windows ------------------------------------------------------------------------------------- */
 
+/* Leaves out calls that enqueue no work, and those of the driver that repeat calls of the runtime. cuBLASLt launches its
+ * kernels through cuLaunchKernelEx. These calls only restrict a kind that is enabled as a whole: with
+ * cuptiActivityEnableDriverApi() alone, CUPTI 13.0 gives no record (tried on an H200). */
+static pb_status choose_calls(void)
+{
+    static const CUpti_CallbackId idle[] = {
+        CUPTI_RUNTIME_TRACE_CBID_cudaGetDevice_v3020,
+        CUPTI_RUNTIME_TRACE_CBID_cudaSetDevice_v3020,
+        CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020,
+        CUPTI_RUNTIME_TRACE_CBID_cudaPeekAtLastError_v3020,
+        CUPTI_RUNTIME_TRACE_CBID_cudaDeviceGetAttribute_v5000,
+        CUPTI_RUNTIME_TRACE_CBID_cudaGetDriverEntryPointByVersion_v12050,
+        CUPTI_RUNTIME_TRACE_CBID_cudaFuncSetAttribute_v9000,
+        CUPTI_RUNTIME_TRACE_CBID_cudaStreamIsCapturing_v10000,
+    };
+    for (CUpti_CallbackId id = 1; id < CUPTI_DRIVER_TRACE_CBID_SIZE; id++)
+        if (id != CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel && id != CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx)
+            (void)api.cuptiActivityEnableDriverApi(id, 0); /* some numbers have no call */
+    for (size_t i = 0; i < sizeof idle / sizeof *idle; i++) CUPTI_TRY(cuptiActivityEnableRuntimeApi, idle[i], 0);
+    return PB_OK;
+}
+
 pb_status pb_gpu_begin(void)
 {
     empty_buffers();
     for (int i = 0; i < KINDS; i++) CUPTI_TRY(cuptiActivityEnable, kinds[i]);
-    /* cuBLASLt launches through the driver's interface; its other calls would only repeat those of the runtime. */
-    CUPTI_TRY(cuptiActivityEnableDriverApi, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, 1);
-    CUPTI_TRY(cuptiActivityEnableDriverApi, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, 1);
-    return PB_OK;
+    return choose_calls();
 }
 
 pb_status pb_gpu_end(void)
@@ -176,8 +200,6 @@ pb_status pb_gpu_end(void)
     size_t dropped = 0;
     CUPTI_TRY(cuptiActivityFlushAll, 0);
     for (int i = 0; i < KINDS; i++) CUPTI_TRY(cuptiActivityDisable, kinds[i]);
-    CUPTI_TRY(cuptiActivityEnableDriverApi, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, 0);
-    CUPTI_TRY(cuptiActivityEnableDriverApi, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, 0);
     CUPTI_TRY(cuptiActivityFlushAll, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     CUPTI_TRY(cuptiActivityGetNumDroppedRecords, NULL, 0, &dropped);
     on.dropped = dropped;

@@ -146,6 +146,48 @@ static void hidden(const pb_trace *t, int training, walk *w, intervals *collecti
     w->b->hidden = common(collectives, &w->steps) - common(collectives, &w->waits);
 }
 
+/* Adds a GPU's work to the op and the phase in which it was enqueued. */
+static void add_gpu_part(pb_breakdown *b, const pb_gpu_span *g)
+{
+    pb_part *op = g->op ? part_of(b->ops, &b->nops, g->op, &b->unnamed) : NULL;
+    pb_part *phase = g->phase ? part_of(b->phases, &b->nphases, g->phase, &b->unnamed) : NULL;
+    if (op) op->gpu_calls++, op->gpu += g->end - g->begin;
+    if (phase) phase->gpu_calls++, phase->gpu += g->end - g->begin;
+    b->gpu.kernels += g->what != PB_WORK_MEMORY;
+    b->gpu.unjoined += g->what != PB_WORK_MEMORY && !op;
+}
+
+/* The time inside the steps in which one of the kinds of work in the set `what` runs. `l` is scratch memory. */
+static double busy(const pb_trace *t, unsigned what, const intervals *steps, intervals *l)
+{
+    l->n = 0;
+    for (size_t i = 0; i < t->ngpu; i++)
+        if (what & 1u << t->gpu[i].what) add_interval(l, t->gpu[i].begin, t->gpu[i].end);
+    unite(l);
+    return common(l, steps);
+}
+
+static pb_status divide_gpu(const pb_trace *t, const intervals *steps, pb_breakdown *b)
+{
+    enum { KERNEL = 1 << PB_WORK_KERNEL, NCCL = 1 << PB_WORK_COMMUNICATION, MEMORY = 1 << PB_WORK_MEMORY };
+    intervals l = {.at = malloc((t->ngpu + 1) * sizeof(interval))};
+    if (!l.at) return pb_fail(PB_ENOMEM, "no memory to analyze %zu records of a GPU", t->ngpu);
+    for (size_t i = 0; i < t->ngpu; i++)
+        for (size_t k = 0; k < steps->n; k++)
+            if (t->gpu[i].begin >= steps->at[k].begin && t->gpu[i].begin < steps->at[k].end)
+                add_gpu_part(b, &t->gpu[i]);
+    const double compute = busy(t, KERNEL, steps, &l), nccl = busy(t, NCCL, steps, &l),
+                 both = busy(t, KERNEL | NCCL, steps, &l), all = busy(t, KERNEL | NCCL | MEMORY, steps, &l);
+    b->has_gpu = true;
+    b->gpu.compute = compute;
+    b->gpu.exposed = both - compute;
+    b->gpu.hidden = nccl - b->gpu.exposed;
+    b->gpu.memory = all - both;
+    b->gpu.idle = b->step - all;
+    free(l.at);
+    return PB_OK;
+}
+
 pb_status pb_breakdown_make(const pb_trace *t, pb_breakdown *out)
 {
     memset(out, 0, sizeof *out);
@@ -166,7 +208,8 @@ pb_status pb_breakdown_make(const pb_trace *t, pb_breakdown *out)
         if (t->events[i].tid == training) add_event(w, &t->events[i]);
     hidden(t, training, w, &all[2]);
     out->other = out->step - out->compute - out->exposed;
+    const pb_status s = t->ngpu ? divide_gpu(t, &w->steps, out) : PB_OK;
     for (int i = 0; i < 3; i++) free(all[i].at);
     free(w);
-    return PB_OK;
+    return s;
 }

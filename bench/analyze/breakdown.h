@@ -12,6 +12,16 @@
  *                 but in no op that communicates; overlapping collectives count once
  * so that step = compute + exposed + other, and communication = exposed + hidden.
  *
+ * If the trace has work of a GPU, its time is divided as well, in `gpu`; each moment of a step belongs to one part:
+ *
+ *     compute     a kernel runs that is not NCCL's
+ *     exposed     a kernel of NCCL runs, and no other kernel
+ *     memory      only copies run, or memory is set
+ *     idle        nothing runs: the GPU waits for the host
+ *     hidden      the part of `compute` in which a kernel of NCCL runs too
+ *
+ * so that step = compute + exposed + memory + idle. A part's `gpu` is the sum of its kernels' and copies' durations.
+ *
  * A phase's time is that of its ranges; `own` leaves out the ops that communicate, so that a rank that waits for others
  * is not taken for slow. An op's time is that of its ranges without ops inside them. */
 #ifndef PB_BREAKDOWN_H
@@ -24,12 +34,21 @@ typedef struct pb_part {
     const char *name; /* borrowed from the trace */
     long calls;
     double seconds, own;
+    long gpu_calls; /* kernels, copies */
+    double gpu;
 } pb_part;
+
+typedef struct pb_gpu_division {
+    double compute, exposed, memory, idle, hidden;
+    long kernels, unjoined; /* unjoined: kernels whose op is not known */
+} pb_gpu_division;
 
 typedef struct pb_breakdown {
     int rank;
     long steps;
     double step, compute, exposed, other, hidden;
+    bool has_gpu;
+    pb_gpu_division gpu;
     pb_part phases[PB_BREAKDOWN_NAMES], ops[PB_BREAKDOWN_NAMES];
     int nphases, nops, unnamed; /* unnamed: parts beyond the room */
 } pb_breakdown;

@@ -71,13 +71,31 @@ static pb_range_kind kind_of(const json_t *args)
     return PB_RANGE_work;
 }
 
+static bool is_gpu_work(const char *cat)
+{
+    return cat && (strcmp(cat, "kernel") == 0 || strcmp(cat, "gpu_memcpy") == 0 || strcmp(cat, "gpu_memset") == 0);
+}
+
+static pb_gpu_span gpu_span(const char *name, const char *cat, const json_t *args, double begin, double end)
+{
+    return (pb_gpu_span){.name = name,
+                         .op = json_string_value(json_object_get(args, "op")),
+                         .phase = json_string_value(json_object_get(args, "phase")),
+                         .what = strcmp(cat, "kernel") != 0      ? PB_WORK_MEMORY
+                                 : strncmp(name, "nccl", 4) == 0 ? PB_WORK_COMMUNICATION
+                                                                 : PB_WORK_KERNEL,
+                         .begin = begin,
+                         .end = end};
+}
+
 static pb_status read_events(const char *path, const json_t *o, double begin_us, pb_trace *t)
 {
     const json_t *events = json_object_get(o, "traceEvents");
     size_t i;
     json_t *e;
     t->events = calloc(json_array_size(events) + 1, sizeof *t->events);
-    if (!t->events) return pb_fail(PB_ENOMEM, "%s: no memory for its events", path);
+    t->gpu = calloc(json_array_size(events) + 1, sizeof *t->gpu);
+    if (!t->events || !t->gpu) return pb_fail(PB_ENOMEM, "%s: no memory for its events", path);
     json_array_foreach(events, i, e)
     {
         const char *ph = json_string_value(json_object_get(e, "ph")),
@@ -87,6 +105,9 @@ static pb_status read_events(const char *path, const json_t *o, double begin_us,
         if (!name || !json_is_number(json_object_get(e, "ts")) || !json_is_number(json_object_get(e, "dur")))
             return pb_fail(PB_EINVAL, "%s: event %zu has no name, ts or dur", path, i);
         const double at = number(e, "ts") - begin_us;
+        const char *cat = json_string_value(json_object_get(e, "cat"));
+        if (is_gpu_work(cat)) t->gpu[t->ngpu++] = gpu_span(name, cat, args, 1e-6 * at, 1e-6 * (at + number(e, "dur")));
+        if (!json_object_get(args, "kind")) continue; /* not a range */
         t->events[t->n++] = (pb_trace_event){.name = name,
                                              .kind = kind_of(args),
                                              .tid = (int)number(e, "tid"),
@@ -112,7 +133,7 @@ static pb_status read_trace(const char *path, pb_trace *t)
     t->first_step = json_integer_value(json_array_get(steps, 0));
     t->last_step = json_integer_value(json_array_get(steps, 1));
     t->truncated = json_is_true(json_object_get(about, "truncated"));
-    t->dropped = (long)number(about, "dropped");
+    t->dropped = (long)(number(about, "dropped") + number(about, "gpu_dropped"));
     t->omitted = (long)number(about, "omitted");
     const json_int_t base = json_integer_value(json_object_get(o, "baseTimeNanoseconds"));
     return read_events(path, o, 1e-3 * (double)(json_integer_value(json_array_get(window, 0)) - base), t);
@@ -214,6 +235,7 @@ void pb_profile_run_free(pb_profile_run *r)
 {
     for (size_t i = 0; i < r->n; i++) {
         free(r->traces[i].events);
+        free(r->traces[i].gpu);
         json_decref(r->traces[i].json);
     }
     free(r->traces);

@@ -16,13 +16,23 @@ typedef struct pb_trace_event {
     int64_t value;     /* PB_RANGE_NO_VALUE: none */
 } pb_trace_event;
 
+/* Work on the GPU. */
+typedef enum pb_gpu_work { PB_WORK_KERNEL, PB_WORK_COMMUNICATION, PB_WORK_MEMORY } pb_gpu_work;
+typedef struct pb_gpu_span {
+    const char *name, *op, *phase; /* op, phase: in which it was enqueued; NULL: not known; owned by the trace */
+    pb_gpu_work what;              /* COMMUNICATION: a kernel of NCCL; MEMORY: a copy, or memory set to a value */
+    double begin, end;             /* as in pb_trace_event */
+} pb_gpu_span;
+
 typedef struct pb_trace {
     int rank;
     int64_t first_step, last_step;
     bool truncated;
-    long dropped, omitted;
+    long dropped, omitted;  /* dropped: ranges, and records of the GPU */
     pb_trace_event *events; /* [n], by tid, then by begin; of equal begins, the longer first */
     size_t n;
+    pb_gpu_span *gpu; /* [ngpu], in no order */
+    size_t ngpu;
     void *json; /* owns the names */
 } pb_trace;
 
