@@ -1,8 +1,8 @@
 /* token_rows.h - the gradient of a tied embedding over several ranks, without waiting for the end of the backward pass.
  *
- * The gradient [V,D] of a tied embedding is the sum of two parts: that of the head, a dense matrix that is complete after
- * stage 0 of the backward pass, and that of the lookup, the rows dy[t,:] of the T tokens, which is complete after the
- * last stage. If the whole were reduced then, nothing would be left to compute next to it. Here
+ * The gradient [V,D] of a tied embedding is the sum of two parts: that of the head, a dense matrix that is complete
+ * after stage 0 of the backward pass, and that of the lookup, the rows dy[t,:] of the T tokens, which is complete after
+ * the last stage. If the whole were reduced then, nothing would be left to compute next to it. Here
  *
  *     after stage 0      the head's part (and that of earlier micro-batches) is reduced, next to all layers
  *     after the last     ids [T] and dy [T,D] of all ranks are gathered, in the model's dtype, and every rank adds all
@@ -11,7 +11,8 @@
  * so what travels last are N T D elements of the model's dtype instead of V D of f32. It is used where that is less,
  * and not with pb_train_config.ordered, because the additions have another order: for each element
  * (h_0 + h_1 + ...) + rows instead of (h_0 + rows_0) + (h_1 + rows_1) + .... With sharded gradients the rows are added
- * to the buffer of the embedding, once its head part has left it, and the rank's slice of the buffer to its own sums. */
+ * to the buffer of the embedding, once its head part has left it, and the rank's slice of the buffer to its own
+ * sums. */
 #ifndef PB_TOKEN_ROWS_H
 #define PB_TOKEN_ROWS_H
 #include "trainer/step/trainer_impl.h"

@@ -17,18 +17,20 @@
  *     computation               enqueues gather of   even         odd          outer
  *     begin of forward          embedding, w         -            -            embedding
  *     embedding                 layer 0, w           -            -            embedding
- *     layer 0, but last norm    layer 1, w           0            gathering 1  embedding (untied: no longer needed)
+ *     layer 0, but last norm    layer 1, w           0            gathering 1  embedding
  *       norm1 of layer 1                             0            1
  *     layer 1, but last norm    layer 2, w           gathering 2  1
  *       norm1 of layer 2                             2            1
  *     layer 2, ...              layer 3, w           2            gathering 3
- *     layer 3, but last norm    unit 0, w            2            3            gathering unit 0 (untied: over the embedding)
+ *     layer 3, but last norm    unit 0, w            2            3            gathering unit 0
  *       last norm, head, loss                        2            3            unit 0
  *     begin of backward, head   layer 3, w           2            gathering 3  unit 0
  *     layer 3                   layer 2, w           gathering 2  3
  *     layer 2                   layer 1, w           2            gathering 1
  *     layer 1                   layer 0, w           gathering 0  1
  *     layer 0                   -                    0            1
+ *
+ * Untied, unit 0 overwrites the embedding, which only the first two rows need.
  *
  * The backward pass gathers every layer again, also the last two, so that it depends on nothing that it overwrites
  * itself and can be repeated. The waits are before the reduction of the unit's gradients is enqueued (grad_slices.h),
