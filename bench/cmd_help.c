@@ -44,6 +44,7 @@ static void print_command(int c)
     pb_cli_print_options(&pb_bench_cli, c, stdout);
     if (c == PB_COMMAND_run || c == PB_COMMAND_compare)
         printf("  every axis of the suite     is also an option, such as --batch 1,4 (bench list suites)\n");
+    if (c == PB_COMMAND_project) printf("  --ranks N1,N2               the numbers of ranks to project to\n");
     print_exits();
 }
 

@@ -1,4 +1,5 @@
-/* cmd_project.c - `bench project`: passes the command-line options to pb_project(). */
+/* cmd_project.c - `bench project`: passes the command-line options to pb_project(). Its option --ranks is that of an
+ * axis (pb_options.axis), because rows have the axis ranks. */
 #include <limits.h>
 #include <string.h>
 
@@ -11,9 +12,13 @@ pb_exit pb_cmd_project(const pb_options *o)
         pb_fail(PB_EINVAL, "--host-ranks %ld: need at most %d", o->host_ranks, INT_MAX);
         return pb_complain(PB_EXIT_USAGE);
     }
+    if (o->axis.n > 1) {
+        pb_fail(PB_EINVAL, "--ranks is given twice: separate numbers by commas");
+        return pb_complain(PB_EXIT_USAGE);
+    }
     const pb_project_opts opts = {.runs = o->args.v,
                                   .nruns = o->args.n,
-                                  .ranks = o->ranks,
+                                  .ranks = o->axis.n ? o->axis.v[0].values : NULL,
                                   .network = o->network,
                                   .host_ranks = o->host_ranks > 0 ? (int)o->host_ranks : 0,
                                   .filter = o->filter.v,

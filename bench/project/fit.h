@@ -61,7 +61,7 @@ typedef struct pb_step_fit {
 pb_status pb_step_fit_make(pb_curve *f, const pb_fit *reduce, double *bytes, int buckets, double tokens,
                            pb_step_fit *out);
 void pb_step_fit_free(pb_step_fit *f);
-/* What a step waits for its gradients: exposed(N) of step_model.h. ENOMEM. */
+/* exposed(N) of step_model.h: the time that a step waits for its gradients. ENOMEM. */
 pb_status pb_step_fit_exposed(const pb_step_fit *f, pb_place place, double *out);
 
 /* The sizes of the buckets of gradients of a case of suite throughput, as the trainer reduces them (*bytes: an array of

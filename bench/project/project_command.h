@@ -5,7 +5,7 @@
  * is fitted (alpha_beta.h), for each step its compute time (step_model.h), and both are checked on measured points that
  * were kept out of the fit (fit.h). Then, for each number of ranks N:
  *
- *   collective_time        t(25 MiB, N), of one bucket of gradients
+ *   time                   t(25 MiB, N): of a collective with the bytes of a bucket of gradients
  *   step_time              t_step(N) = compute + exposed(N)
  *   exposed_communication  exposed(N)
  *   tokens_per_second      per rank: tokens of a step of one rank / t_step(N)

@@ -61,7 +61,7 @@ static void finish(filler *f, FILE *out)
 
 static const char *without_suite(const char *key) { return key + pb_suite_length(key) + 1; }
 
-/* What the check of a fit found, in a word: the text above the first table explains it. */
+/* The result of a fit's check, in a word; the text above the first table explains it. */
 static const char *verdict(const pb_accuracy *a) { return pb_accurate(a) ? "good" : a->kept_out ? "off" : "none"; }
 
 /* ---- fits ------------------------------------------------------------------------------------------ */

@@ -11,7 +11,7 @@ typedef struct pb_projected {
     const pb_fit *collective; /* NULL: a step */
     const pb_step_fit *step;  /* NULL: a collective */
     pb_place place;
-    double seconds; /* collective_time or step_time */
+    double seconds; /* time of a collective, or step_time */
     double exposed; /* of a step: exposed_communication */
 } pb_projected;
 

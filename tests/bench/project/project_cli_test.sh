@@ -39,8 +39,8 @@ expect 3 'kept-out points differ' "$bench" project --ranks 8 --allow-mismatch -f
 # A collective of one rank, one that is not ok, and a step without backward_time are left out, and that is said.
 {
     cat collectives.csv
-    echo '2,a,simulated,0,comm/all_reduce?bytes=4096&dtype=f32&ranks=1,collective_time,s,lower,1e-6,10,ok,'
-    echo '2,a,simulated,0,comm/all_reduce?bytes=999&dtype=f32&ranks=2,collective_time,s,lower,,0,failed,no memory'
+    echo '2,a,simulated,0,comm/all_reduce?bytes=4096&dtype=f32&ranks=1,time,s,lower,1e-6,10,ok,'
+    echo '2,a,simulated,0,comm/all_reduce?bytes=999&dtype=f32&ranks=2,time,s,lower,,0,failed,no memory'
     echo '2,a,simulated,0,throughput/step?mode=graph&model=tiny,step_time,s,lower,1e-3,10,ok,'
 } >more.csv
 expect 0 'note: 3 measured times are left out' "$bench" project --ranks 8 more.csv
@@ -62,6 +62,8 @@ sed '/ranks=4&/s/&layers/\&hosts=3&/' steps.csv >odd.csv
 table "$bench" project <<'TABLE'
 collectives.csv                                             | 2 | need --ranks N1,N2
 --ranks 8                                                   | 2 | name the runs
+--ranks 8 --ranks 16 collectives.csv                        | 2 | --ranks is given twice
+--rank 8 collectives.csv                                    | 2 | did you mean '--ranks'?
 --ranks 8 none.csv                                          | 2 | none.csv: No such file or directory
 --ranks 8 steps.csv                                         | 2 | no collectives: need suite comm
 --ranks 0 collectives.csv                                   | 2 | need whole numbers from 2
