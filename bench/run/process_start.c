@@ -29,10 +29,26 @@ static pb_status make_command(pb_process_start *s)
 {
     const pb_process *l = s->process;
     const pb_options *o = l->options;
-    const char *own[] = {"bench",           "run",         "--child-dir",     l->dir,    "--child-run",      l->run_id,
-                         "--child-machine", l->machine_id, "--child-process", s->number, "--child-seed",     s->seed,
-                         "--child-first",   s->first,      "--child-host",    l->host,   "--child-deadline", s->deadline,
-                         o->ranks > 1 ? "--child-ranks-pipe" : "--child-pipe", s->pipe};
+    const char *own[] = {"bench",
+                         "run",
+                         "--child-dir",
+                         l->dir,
+                         "--child-run",
+                         l->run_id,
+                         "--child-machine",
+                         l->machine_id,
+                         "--child-process",
+                         s->number,
+                         "--child-seed",
+                         s->seed,
+                         "--child-first",
+                         s->first,
+                         "--child-host",
+                         l->host,
+                         "--child-deadline",
+                         s->deadline,
+                         o->ranks > 1 ? "--child-ranks-pipe" : "--child-pipe",
+                         s->pipe};
     enum { OWN = sizeof own / sizeof *own };
     s->argv = calloc((size_t)o->argc + OWN + 1, sizeof *s->argv);
     if (!s->argv) return pb_fail(PB_ENOMEM, "no memory for the command line of a process");

@@ -130,9 +130,7 @@ static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, const pb_suite_env *en
     if (s == PB_OK) s = pb_ratios_conclude(emitter, plan->suite->name);
     if (pb_interrupted()) return PB_EXIT_HARNESS;
     if (s == PB_OK)
-        return mark(env, o, (pb_place){emitter->process + 1, 0}) == PB_OK
-                   ? PB_EXIT_OK
-                   : complain(env, PB_EXIT_HARNESS);
+        return mark(env, o, (pb_place){emitter->process + 1, 0}) == PB_OK ? PB_EXIT_OK : complain(env, PB_EXIT_HARNESS);
     if (emitter->write_failed) return complain(env, PB_EXIT_HARNESS);
     s = machine_failed(ctx, s);
     return complain(env, s == PB_OK ? PB_EXIT_INCOMPARABLE : exit_of(s));
@@ -162,8 +160,7 @@ static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *pla
         }
         if (s != PB_OK && s != PB_ENOMEM) return complain(env, PB_EXIT_HARNESS);
         if (pb_interrupted()) return PB_EXIT_HARNESS;
-        if (mark(env, o, (pb_place){env->emitter->process, i + 1}) != PB_OK)
-            return complain(env, PB_EXIT_HARNESS);
+        if (mark(env, o, (pb_place){env->emitter->process, i + 1}) != PB_OK) return complain(env, PB_EXIT_HARNESS);
     }
     return code;
 }

@@ -94,8 +94,9 @@ static pb_status call(pb_ctx *ctx, const job *j)
             ctx,
             &(pb_comm_all_reduce_args){.comm = j->comm, .x = j->x, .y = j->y, .count = j->count, .dtype = j->dtype});
     case REDUCE_SCATTER:
-        return pb_comm_reduce_scatter(ctx, &(pb_comm_reduce_scatter_args){
-                                               .comm = j->comm, .x = j->x, .y = j->y, .count = j->count, .dtype = j->dtype});
+        return pb_comm_reduce_scatter(ctx,
+                                      &(pb_comm_reduce_scatter_args){
+                                          .comm = j->comm, .x = j->x, .y = j->y, .count = j->count, .dtype = j->dtype});
     case ALL_GATHER:
         return pb_comm_all_gather(
             ctx,
@@ -105,9 +106,8 @@ static pb_status call(pb_ctx *ctx, const job *j)
             ctx,
             &(pb_comm_all_to_all_args){.comm = j->comm, .x = j->x, .y = j->y, .count = j->count, .dtype = j->dtype});
     default:
-        return pb_comm_broadcast(
-            ctx,
-            &(pb_comm_broadcast_args){.comm = j->comm, .x = j->x, .y = j->y, .count = j->count, .dtype = j->dtype});
+        return pb_comm_broadcast(ctx, &(pb_comm_broadcast_args){
+                                          .comm = j->comm, .x = j->x, .y = j->y, .count = j->count, .dtype = j->dtype});
     }
 }
 
@@ -121,9 +121,8 @@ static pb_status calls(pb_ctx *ctx, void *self)
 static pb_status align(pb_ctx *ctx, void *self)
 {
     const job *j = self;
-    return pb_comm_all_reduce(
-        ctx, &(pb_comm_all_reduce_args){
-                 .comm = j->comm, .x = j->aligned, .y = j->aligned, .count = 1, .dtype = PB_F32});
+    return pb_comm_all_reduce(ctx, &(pb_comm_all_reduce_args){
+                                       .comm = j->comm, .x = j->aligned, .y = j->aligned, .count = 1, .dtype = PB_F32});
 }
 
 /* ---- checking every element --------------------------------------------------------------------------- */
