@@ -1,9 +1,11 @@
 /* suites.h - the public header of bench/suites: which cases a suite has, and how it measures and checks each.
  *
  *   suite.h      a suite: its axes, its grids of cases, the function that measures a case; the table of all suites
- *   suite_env.h  what a measuring process gives its suites: the emitter and the options of measurements */
+ *   suite_env.h  what a measuring process gives its suites: the emitter and the options of measurements
+ *   plan.h       the cases that a run measures: a suite's grid, changed by the axes and filters of a request */
 #ifndef PB_BENCH_SUITES_H
 #define PB_BENCH_SUITES_H
+#include "bench/suites/plan.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/suite_env.h"
 #endif
