@@ -74,6 +74,14 @@ static pb_status plan(run *r)
     return s;
 }
 
+/* Prints how many control cases the plan has, or why it has none. */
+static void print_controls(const run *r)
+{
+    char text[160];
+    pb_controls_text(&r->plan, text, sizeof text);
+    if (*text) printf("%s\n", text);
+}
+
 static void dry_run(const run *r)
 {
     double all = 0;
@@ -82,6 +90,7 @@ static void dry_run(const run *r)
         printf("%8.1f s  %s\n", e, r->plan.cases[i].key);
         all += e;
     }
+    print_controls(r);
     printf("%8.0f s  in all: %ld processes of %d cases\n", all * (double)r->o->processes, r->o->processes, r->plan.n);
 }
 
@@ -212,6 +221,7 @@ static pb_exit measure(run *r)
     if (!whole || code == PB_EXIT_HARNESS) return code;
     pb_again again = {.o = r->o, .dir = r->name.dir, .plan = &r->plan, .end = r->end};
     code = pb_worse_exit(code, pb_after_run(r->o, r->name.dir, pb_again_run, &again));
+    if (!r->o->quiet && !r->o->child_only) print_controls(r);
     if (!r->o->quiet) printf("results: %s/results.csv\n", r->name.dir);
     return code == PB_EXIT_NO_MEMORY ? PB_EXIT_HARNESS : code;
 }

@@ -54,7 +54,9 @@ typedef struct pb_measured {
 const char *pb_emitted_key(const pb_emitter *e, int i)
 {
     for (int k = 0; k < e->n; k++)
-        if ((!k || strcmp(e->measured[k].key, e->measured[k - 1].key) != 0) && i-- == 0) return e->measured[k].key;
+        if (!pb_key_is_control(e->measured[k].key) && (!k || strcmp(e->measured[k].key, e->measured[k - 1].key) != 0) &&
+            i-- == 0)
+            return e->measured[k].key;
     return NULL;
 }
 

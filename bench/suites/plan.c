@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bench/rows/rows.h"
+#include "bench/suites/controls.h"
 #include "cli/hint.h"
 #include "cli/words.h"
 
@@ -403,6 +404,7 @@ void pb_plan_keep(pb_plan *p, const char *keys)
     for (int i = p->ceilings; i < p->n; i++)
         if (listed(keys, p->cases[i].key)) p->cases[kept++] = p->cases[i];
     p->n = kept;
+    p->controls = 0;
 }
 
 pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_plan_request *r, pb_plan *out)
@@ -410,6 +412,7 @@ pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_plan_request
     pb_plan p = {0};
     pb_status s = plan_both(ctx, suite, r, &p);
     if (s == PB_OK && r->only) pb_plan_keep(&p, r->only);
+    else if (s == PB_OK) s = pb_controls_add(&p);
     if (s != PB_OK) pb_plan_free(&p);
     else *out = p;
     return s;

@@ -164,7 +164,7 @@ static pb_status run_ranges(pb_ctx *ctx, void *self)
 {
     (void)ctx;
     for (int i = 0; i < CALLS; i++) {
-        pb_range_push(self);
+        pb_range_push(PB_RANGE_work, self, PB_RANGE_NO_VALUE);
         ANYTHING();
         pb_range_pop();
         ANYTHING();

@@ -4,7 +4,7 @@
 # and the usage of scripts/gpu-check.
 real=$1 source=$2
 . "${0%/*}/../cli.sh"
-unset PB_MACHINE LIMITS CASES KERNELS BACKWARD THROUGHPUT ATTENTION PROCESSES DEVICE
+unset PB_CONTROLS WITHOUT_CONTROLS PB_MACHINE LIMITS CASES KERNELS BACKWARD THROUGHPUT ATTENTION PROCESSES DEVICE
 
 # ---- a bench that measures what its filters name, a GPU, and a timeout that only notes its seconds ------------------------
 mkdir -p build/bin path
@@ -28,6 +28,7 @@ if [[ $dry ]]; then
     done
     exit
 fi
+[[ $PB_CONTROLS != no ]] || echo "without controls: $suite" >>"$LOG"
 mkdir -p "$out"
 echo "a,b,c,d,key,metric" >"$out/results.csv"
 echo "2,r,m,0,$suite/${#globs[@]},t" >>"$out/results.csv"
@@ -45,6 +46,8 @@ expect 2 'usage: scripts/gpu-check BUILD OUT' "$source/scripts/gpu-check" build
 
 expect 0 'tables of' session
 machine=NVIDIA_H200-580.159.04-700W
+[[ $(grep '^without controls' calls | cut -d' ' -f3 | tr '\n' ' ') == 'backward throughput ' ]] ||
+    fail "not the suites that have no time for control cases: $(grep '^without controls' calls)"
 for suite in kernels backward throughput attention; do
     lines=$(grep -c "^$suite " "$source/scripts/gpu_session.txt")
     call=$(grep "^$machine: run --suite $suite --device cuda" calls) || fail "$suite: not measured on the pool"
@@ -87,8 +90,8 @@ while read -r op; do
     done < <(lines kernels)
     [[ $found ]] || fail "op $op has no line in gpu_session.txt"
 done <ops
-# kinds FILE: the cases without their sizes.
-kinds() { grep -o '[a-z]*/[a-z]*?.*' "$1" | sed -E 's/&?(batch|seq|topk|heads|qk)=[0-9]+//g' | sort -u; }
+# kinds FILE: the cases without their sizes. Control cases are copies of two of them.
+kinds() { grep -v 'control=' "$1" | grep -o '[a-z]*/[a-z]*?.*' | sed -E 's/&?(batch|seq|topk|heads|qk)=[0-9]+//g' | sort -u; }
 for suite in backward throughput attention; do
     filters=()
     while read -r glob; do filters+=(--filter "$glob"); done < <(lines $suite)
@@ -97,6 +100,7 @@ for suite in backward throughput attention; do
     [[ $(kinds all | wc -l) -ge 8 ]] || fail "$suite: no list of cases"
     kinds all >all.kinds
     kinds some >some.kinds
+    [[ $(grep -c 'control=' some) -eq 4 ]] || fail "$suite: the plan has no control cases"
     cmp -s all.kinds some.kinds || fail "$suite: a session lacks $(comm -23 all.kinds some.kinds | head -3)"
 done
 # required SUITE: the cases of requirements, which requirements.def splits over several strings.

@@ -56,9 +56,9 @@ pb_train_config pb_train_defaults(const pb_geometry *g)
 static pb_status phases(pb_ctx *ctx, void *self, const char *name, int first, int last)
 {
     pb_status s = PB_OK;
-    pb_range_push(name);
+    pb_range_push(PB_RANGE_micro, name, PB_RANGE_NO_VALUE);
     for (int i = first; s == PB_OK && i <= last; i++) {
-        pb_range_push(pb_phase_names[i]);
+        pb_range_push(PB_RANGE_phase, pb_phase_names[i], PB_RANGE_NO_VALUE);
         pb_where_phase(pb_phase_names[i]);
         s = pb_phases[i](ctx, self);
         pb_range_pop();
