@@ -19,6 +19,8 @@ typedef struct pb_emitter {
 /* Opens dir/results.csv and dir/samples.csv for appending. The caller then fills run_id, machine_id, commit, host and
  * process, and closes *out. EPATH: a file cannot be opened. */
 pb_status pb_emitter_open(const char *dir, pb_emitter *out);
+/* An emitter of a rank that writes nothing: its rows are only remembered. EPATH. */
+pb_status pb_emitter_open_silent(pb_emitter *out);
 void pb_emitter_close(pb_emitter *e);
 /* Remembers a row of results.csv as if this process had emitted it. When a process hangs or crashes, its successor
  * takes over its index and restores its rows. EINVAL: metrics.def does not have the metric. ENOMEM. */

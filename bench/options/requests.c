@@ -10,6 +10,7 @@ pb_plan_request pb_options_plan(const pb_options *o)
                              .filters = {o->filter, o->args},
                              .impl = o->impl,
                              .prefer = o->prefer,
+                             .ranks = o->ranks,
                              .no_ceilings = o->ceilings && strcmp(o->ceilings, "no") == 0,
                              .only = o->child_only};
 }

@@ -2,6 +2,8 @@
  * that it can be resumed.
  *
  *   process.h     one measuring process, which measures every case once
+ *   process_start.h  starts it, alone or as the ranks of a job
+ *   rank.h        a measuring process as one of several ranks
  *   throttle.h    measures processes, and measures those again that ran on a throttled machine
  *   run_name.h    the time, the id and the folder of a new run
  *   run_json.h    run.json: what was measured, where and in which order

@@ -2,6 +2,7 @@
 #ifndef PB_PLAN_H
 #define PB_PLAN_H
 #include "bench/rows/rows.h"
+#include "bench/suites/grid.h"
 #include "bench/suites/suite.h"
 
 /* A request of the user. Strings are borrowed. A request of zeros asks for the suite's default grid. */
@@ -11,8 +12,11 @@ typedef struct pb_plan_request {
     pb_words filters[2];       /* globs; a case stays if its key matches one of either list, or if both are empty */
     const char *impl, *prefer; /* added to the keys, as axes of the suite or as names of their own; NULL: not given */
     bool no_ceilings;          /* no ceilings but those that a filter names */
+    long ranks;                /* ranks of each process, which the keys name; at most 1: no ranks */
     const char *only;          /* keys as for pb_plan_keep(); NULL: all */
 } pb_plan_request;
+
+enum { PB_MOST_RANKS = 256 }; /* of --ranks */
 
 typedef struct pb_plan {
     const pb_suite *suite;
@@ -37,9 +41,4 @@ void pb_plan_free(pb_plan *p);
 void pb_plan_order(const pb_plan *p, uint64_t seed, int process, int *order);
 /* Expected seconds that one process spends on the case, estimated by its suite; 1 if the suite has no estimate. */
 double pb_plan_expect(const pb_plan *p, const pb_case *c);
-
-/* Expands a grid line such as "copy tuning=lora batch=1,4" and passes each combination to `add`. `axes` has the same
- * syntax and supplies the values of axes that the line does not name. */
-typedef pb_status (*pb_case_add)(void *user, const pb_case *c);
-pb_status pb_grid_expand(const char *suite, const char *axes, const char *line, pb_case_add add, void *user);
 #endif

@@ -239,6 +239,7 @@ static const char *const device_grid[] = {"copy,matmul,matmul_f32,l2_reduce,kern
 
 const pb_suite pb_suite_ceiling = {
     .name = "ceiling",
+    .ranks = true,
     .what = "the ceilings of this machine: copy, matrix product, function call or kernel launch, profiler range",
     .axes = "",
     .grid = grid,
