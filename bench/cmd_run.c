@@ -76,7 +76,8 @@ static pb_status plan(run *r)
     PB_TRY(find_suite(r->o, &suite));
     PB_TRY(pb_backend_find(r->o->device, &device));
     PB_TRY(open_to_plan(r->o, device, &ctx));
-    pb_status s = pb_plan_make(&ctx, suite, r->o, &r->plan);
+    const pb_plan_request request = pb_options_plan(r->o);
+    pb_status s = pb_plan_make(&ctx, suite, &request, &r->plan);
     pb_ctx_close(&ctx);
     return s;
 }
@@ -294,7 +295,7 @@ static pb_exit prepared(run *r)
 {
     int lock = -1;
     pb_clock_lock clocks = PB_CLOCKS_FREE;
-    pb_status s = pb_clock_lock_check(r->o);
+    pb_status s = pb_clock_lock_check(r->o->lock_gpu_clocks, r->o->device);
     if (s == PB_OK) s = plan(r);
     if (s != PB_OK) return pb_complain_of(s);
     if (r->o->dry_run) {
@@ -303,7 +304,7 @@ static pb_exit prepared(run *r)
     }
     s = identify(r);
     if (s != PB_OK) return pb_complain_of(s);
-    if (pb_clock_lock_take(r->o, &clocks) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+    if (pb_clock_lock_take(r->o->lock_gpu_clocks, r->o->device, &clocks) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
     s = r->o->resume ? take_up_folder(r, &lock) : begin_folder(r, &lock);
     if (s == PB_OK) warn(r);
     pb_exit code = s == PB_OK ? measure(r) : pb_complain_of(s);
@@ -315,7 +316,7 @@ static pb_exit prepared(run *r)
 pb_exit pb_cmd_run(const pb_options *o)
 {
     if (o->child_dir) return pb_process_child(o);
-    if (o->child_clocks) return pb_clock_keeper(o);
+    if (o->child_clocks) return pb_clock_keeper(o->child_clocks, o->device, (int)o->child_pipe);
     run r = {.o = o};
     pb_interrupt_watch();
     if (o->resume) {

@@ -8,18 +8,6 @@
 
 #include "cli/hint.h"
 
-const char *pb_next_item(const char *list, char separator, char *out, size_t n)
-{
-    while (list && *list == separator) list++;
-    if (!list || !*list) return NULL;
-    const char *end = strchr(list, separator);
-    size_t len = end ? (size_t)(end - list) : strlen(list);
-    if (len >= n) len = n - 1;
-    memcpy(out, list, len);
-    out[len] = 0;
-    return end ? end : list + strlen(list);
-}
-
 void pb_option_text(const pb_option_info *i, char *out, size_t n)
 {
     snprintf(out, n, "--%s", i->name);

@@ -22,13 +22,10 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "cli/words.h"
 #include "os/status.h"
 
-enum { PB_OPTION_LIST = 64, PB_OPTION_TEXT = 64 }; /* words of a list; bytes of an option's name, with NUL */
-typedef struct pb_words {
-    const char *v[PB_OPTION_LIST];
-    int n;
-} pb_words;
+enum { PB_OPTION_TEXT = 64 }; /* bytes of an option's name, with NUL */
 
 #define PB_FIELD_flag    bool
 #define PB_FIELD_text    const char *
@@ -101,8 +98,4 @@ void pb_option_text(const pb_option_info *i, char *out, size_t n);
 void pb_cli_print_options(const pb_cli *cli, int command, FILE *out);
 /* Prints a bash completion script. If the command line names no command, options of the first command are completed. */
 void pb_cli_print_bash(const pb_cli *cli, FILE *out);
-
-/* Copies the next item of a list such as "batch=1 clip=fused" or "1,4" to out[n], and returns a pointer to the rest, or
- * NULL at the end of the list. Empty items are skipped. An item longer than n-1 bytes is truncated. */
-const char *pb_next_item(const char *list, char separator, char *out, size_t n);
 #endif

@@ -6,10 +6,12 @@
  *   disturbance.h     how much CPU time other work took while a process measured
  *   host_state.h      load, clocks, and CPU time taken by other machines, as the kernel reports them
  *   nvml.h            the state of a GPU, read with NVML; locks its clocks
+ *   clock_lock.h      keeps the GPU's clocks locked while a run lasts
  *   doctor.h          `bench doctor`: the checks of doctor.def */
 #ifndef PB_BENCH_MACHINE_H
 #define PB_BENCH_MACHINE_H
 #include "bench/machine/build.h"
+#include "bench/machine/clock_lock.h"
 #include "bench/machine/disturbance.h"
 #include "bench/machine/doctor.h"
 #include "bench/machine/fingerprint.h"

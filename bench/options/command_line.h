@@ -15,14 +15,6 @@ enum {
 #include "bench/options/commands.def"
 #undef COMMAND
 };
-typedef struct pb_axis_values {
-    char name[PB_AXIS_TEXT];
-    const char *values; /* comma-separated, such as "1,4" */
-} pb_axis_values;
-typedef struct pb_axis_list {
-    pb_axis_values v[PB_OPTION_LIST];
-    int n;
-} pb_axis_list;
 
 #define PB_FIELD_axis  pb_axis_list
 #define PB_FIELD_share double

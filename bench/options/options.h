@@ -1,7 +1,9 @@
 /* options.h - the public header of bench/options: parses the command line of bench.
  *
- *   command_line.h  struct pb_options, which has a field for each line of options.def, and functions that fill it */
+ *   command_line.h  struct pb_options, which has a field for each line of options.def, and functions that fill it
+ *   requests.h      what lower folders take from the options */
 #ifndef PB_BENCH_OPTIONS_H
 #define PB_BENCH_OPTIONS_H
 #include "bench/options/command_line.h"
+#include "bench/options/requests.h"
 #endif

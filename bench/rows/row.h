@@ -41,7 +41,7 @@ pb_status pb_case_set(pb_case *c, const char *axis, const char *value);
 void pb_case_finish(pb_case *c);
 /* Splits a key into a case. EINVAL: not a key as pb_case_finish() writes it, for example with unsorted axes. */
 pb_status pb_case_parse(const char *key, pb_case *out);
-/* The axis that marks the rows of control cases, which are measured twice in each process (bench/run/controls.h), and
+/* The axis that marks the rows of control cases, which are measured twice in each process (bench/suites/controls.h), and
  * its values. */
 #define PB_CONTROL_AXIS   "control"
 #define PB_CONTROL_FIRST  "first"

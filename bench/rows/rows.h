@@ -1,6 +1,7 @@
 /* rows.h - the public header of bench/rows: the rows of results.csv, and how they are written, read and joined.
  *
  *   row.h         cases, the keys that identify them, and the row, with a member for each column
+ *   axis_list.h   values of axes that the user gives
  *   row_status.h  what became of a row: the values of the column status
  *   metric.h      unit, better direction and bounds of every metric
  *   write_csv.h   creates results.csv and samples.csv, and appends rows
@@ -14,6 +15,7 @@
  *   exits.h       the exit codes of bench */
 #ifndef PB_BENCH_ROWS_H
 #define PB_BENCH_ROWS_H
+#include "bench/rows/axis_list.h"
 #include "bench/rows/csv_split.h"
 #include "bench/rows/exits.h"
 #include "bench/rows/metric.h"

@@ -5,7 +5,8 @@
 #include <stdint.h>
 
 #include "bench/rows/rows.h"
-#include "bench/run/plan.h"
+#include "bench/options/options.h"
+#include "bench/suites/suites.h"
 
 typedef struct pb_process {
     const char *dir, *run_id, *machine_id, *host;

@@ -5,7 +5,8 @@
 #define PB_RESUME_H
 #include <jansson.h>
 
-#include "bench/run/plan.h"
+#include "bench/options/options.h"
+#include "bench/suites/suites.h"
 
 typedef struct pb_resumed {
     json_t *about;      /* contents of run.json; owned */

@@ -12,7 +12,8 @@
 #define PB_RUN_JSON_H
 #include <jansson.h>
 
-#include "bench/run/plan.h"
+#include "bench/options/options.h"
+#include "bench/suites/suites.h"
 
 /* Input of pb_run_json_make(); all pointers are borrowed. */
 typedef struct pb_run_info {

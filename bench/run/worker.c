@@ -185,8 +185,9 @@ static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan
 static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, const pb_suite_env *env)
 {
     const pb_suite *suite = pb_suite_find(o->suite);
+    const pb_plan_request request = pb_options_plan(o);
     pb_plan plan;
-    const pb_status s = suite ? pb_plan_make(ctx, suite, o, &plan) : PB_EINVAL;
+    const pb_status s = suite ? pb_plan_make(ctx, suite, &request, &plan) : PB_EINVAL;
     if (s != PB_OK) return pb_lockstep_leads(env->lockstep) ? pb_complain_of(s) : (pb_exit)pb_status_exit(s);
     pb_exit code = measure_all(ctx, o, &plan, env);
     pb_plan_free(&plan);

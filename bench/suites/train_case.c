@@ -288,6 +288,15 @@ static pb_status saved_weights(pb_trainer *t, float *saved)
     return PB_OK;
 }
 
+/* The number of values of the largest trained tensor. */
+static size_t largest_trained(const pb_model *m)
+{
+    size_t most = 0;
+    for (int i = 0; i < m->n; i++)
+        if (m->params[i].trained && pb_param_n(&m->params[i]) > most) most = pb_param_n(&m->params[i]);
+    return most;
+}
+
 /* Compares the gradient with the central difference of the loss along the direction of move(). */
 static pb_status by_differences(pb_trainer *t, const float *grad, double *error)
 {
@@ -297,11 +306,12 @@ static pb_status by_differences(pb_trainer *t, const float *grad, double *error)
      * the change is accurate to 1e-4, and over this distance the loss is still nearly linear. */
     const double step = 1e-2 / want;
     double up = 0, down = 0;
-    float *saved = calloc(m->trained + 1, sizeof *saved), *room = calloc(m->trained + 1, sizeof *room);
+    float *saved = calloc(m->trained + 1, sizeof *saved), *room = calloc(largest_trained(m) + 1, sizeof *room);
     pb_status s = saved && room ? saved_weights(t, saved) : pb_fail(PB_ENOMEM, "no memory for the gradient check");
     if (s == PB_OK) s = loss_at(t, saved, grad, step, room, &up);
     if (s == PB_OK) s = loss_at(t, saved, grad, -step, room, &down);
     if (s == PB_OK) s = move(t, saved, grad, 0, room);
+    if (s == PB_OK) s = run_phases(t, PB_PHASE_loss); /* activations and loss of the restored weights */
     free(saved);
     free(room);
     *error = fabs((up - down) / (2 * step) - want) / want;
@@ -339,6 +349,5 @@ pb_status pb_gradient_error(pb_trainer *t, double *error)
     pb_status s =
         pb_trainer_config(t)->model.dtype == PB_F32 ? by_differences(t, grad, error) : by_f32_model(t, grad, error);
     free(grad);
-    PB_TRY(s);
-    return run_phases(t, PB_PHASE_backward);
+    return s;
 }

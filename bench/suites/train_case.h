@@ -34,15 +34,15 @@ double pb_train_case_device_step(const pb_case *c);
  * f32:  compares with a central difference of the loss, along a direction in which every trained tensor moves.
  * bf16: compares with the gradients of an f32 model of the same weights, because a step in bf16 weights is too coarse
  *       for a difference of losses.
- * Afterwards the weights have their original bits, and forward, loss and backward have run. */
+ * Afterwards the weights have their original bits, and activations, loss and gradients belong to them. */
 pb_status pb_gradient_error(pb_trainer *t, double *error);
 /* The largest accepted error for a dtype. A case with a larger error is not timed. */
 double pb_gradient_bound(pb_dtype dtype);
 
 /* Emits the row gradient_error and sets *out; the case may be timed only if out->status is PB_ROW_OK. Afterwards
- * forward, loss and backward have run. On a GPU the error is reused from another case of this process that differs only
- * in mode and clip, because neither affects gradients before clipping. If GPU memory is too small for the additional
- * f32 model, the row has status unsupported and the case is timed without the check. */
+ * forward and loss have run; gradients need not be set. The error is reused from another case of this process that
+ * differs only in mode and clip, because neither affects gradients before clipping. If GPU memory is too small for the
+ * additional f32 model, the row has status unsupported and the case is timed without the check. */
 typedef struct pb_check {
     pb_row_status status;
     char note[160];

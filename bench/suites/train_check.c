@@ -27,6 +27,12 @@ static bool known(const pb_emitter *emitter, const pb_case *c, double *error)
     return false;
 }
 
+static pb_status forward_and_loss(pb_ctx *ctx, pb_trainer *t)
+{
+    PB_TRY(pb_phase_forward(ctx, t));
+    return pb_phase_loss(ctx, t);
+}
+
 pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_emitter *emitter, pb_check *out)
 {
     const bool device = ctx->id != PB_CPU;
@@ -36,7 +42,7 @@ pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, p
     /* An error measured with another mode or clip is reused: suite_backward.c checks that a graph has the eager
      * gradients, and clipping only scales them. */
     if (known(emitter, c, &error)) {
-        PB_TRY(pb_train_micro(ctx, t));
+        PB_TRY(forward_and_loss(ctx, t));
         return pb_emit(emitter, c, "gradient_error", error, 0, PB_ROW_OK,
                        "measured in this process with another mode or clip");
     }
@@ -44,7 +50,7 @@ pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, p
     if (device && s == PB_ENOMEM) {
         char note[160];
         snprintf(note, sizeof note, "not checked, for lack of memory: %.120s", pb_error());
-        PB_TRY(pb_train_micro(ctx, t));
+        PB_TRY(forward_and_loss(ctx, t));
         return pb_emit(emitter, c, "gradient_error", (double)NAN, 0, PB_ROW_UNSUPPORTED, note);
     }
     PB_TRY(s);

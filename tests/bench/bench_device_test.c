@@ -8,7 +8,7 @@
 #include "bench/machine/fingerprint.h"
 #include "bench/derived/graph_gain.h"
 #include "bench/run/process.h"
-#include "bench/run/plan.h"
+#include "bench/suites/plan.h"
 #include "launch/supervise.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"

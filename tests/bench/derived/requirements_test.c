@@ -4,7 +4,7 @@
 
 #include "bench/derived/requirements.h"
 #include "bench/rows/metric.h"
-#include "bench/run/plan.h"
+#include "bench/suites/plan.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
 #include "tests/bench/emitter.h"

@@ -3,7 +3,7 @@
 #ifndef PB_ATTENTION_CASES_H
 #define PB_ATTENTION_CASES_H
 #include "bench/suites/attention_case.h"
-#include "bench/run/plan.h"
+#include "bench/suites/plan.h"
 #include "tests/test.h"
 
 static inline pb_status add_to(void *user, const pb_case *c)

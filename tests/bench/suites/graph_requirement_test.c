@@ -5,7 +5,7 @@
 #include <omp.h>
 
 #include "bench/rows/read.h"
-#include "bench/run/plan.h"
+#include "bench/suites/plan.h"
 #include "bench/rows/series.h"
 #include "bench/suites/graph_requirement.h"
 #include "bench/suites/suite.h"

@@ -1,6 +1,6 @@
 /* suite_backend_test.c - runs suites on a CPU backend that is as strict as a GPU: it reports an error if the time of an
  * event is read that was not recorded, or if device memory is copied to which nothing was written. */
-#include "bench/run/plan.h"
+#include "bench/suites/plan.h"
 #include "bench/suites/suite.h"
 #include "tests/bench/emitter.h"
 

@@ -2,7 +2,7 @@
  * Keeper and run share a socket. The keeper sends one line when the clocks are locked and one when they are reset; the
  * line is empty, or it is an error message. */
 #define _GNU_SOURCE
-#include "bench/run/clock_lock.h"
+#include "bench/machine/clock_lock.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/machine/machine.h"
+#include "bench/machine/nvml.h"
 #include "bench/rows/rows.h"
 
 enum { SAID = 256 };
@@ -44,15 +44,15 @@ static pb_status keep(pb_nvml *n, const char *what, int fd)
     return pb_nvml_reset_clocks(n);
 }
 
-pb_exit pb_clock_keeper(const pb_options *o)
+pb_exit pb_clock_keeper(const char *clocks, const char *device, int fd)
 {
-    const int fd = (int)o->child_pipe, ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
-    pb_backend_id device;
+    const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
+    pb_backend_id id;
     pb_nvml *n = NULL;
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) signal(ignored[i], SIG_IGN);
-    pb_status s = pb_backend_find(o->device, &device);
-    if (s == PB_OK) s = pb_nvml_open(device, &n);
-    if (s == PB_OK) s = keep(n, o->child_clocks, fd);
+    pb_status s = pb_backend_find(device, &id);
+    if (s == PB_OK) s = pb_nvml_open(id, &n);
+    if (s == PB_OK) s = keep(n, clocks, fd);
     const bool heard = say(fd, s == PB_OK ? "" : pb_error());
     pb_nvml_close(n);
     return s == PB_OK ? PB_EXIT_OK : heard ? PB_EXIT_HARNESS : pb_complain(PB_EXIT_HARNESS);
@@ -60,20 +60,19 @@ pb_exit pb_clock_keeper(const pb_options *o)
 
 /* ---- functions that a run calls --------------------------------------------------------------------- */
 
-pb_status pb_clock_lock_check(const pb_options *o)
+pb_status pb_clock_lock_check(const char *clocks, const char *device)
 {
-    pb_backend_id device;
-    if (!o->lock_gpu_clocks) return PB_OK;
-    PB_TRY(pb_nvml_check_clocks(o->lock_gpu_clocks));
-    PB_TRY(pb_backend_find(o->device, &device));
-    return pb_nvml_concerns(device) ? PB_OK : pb_fail(PB_EINVAL, "--lock-gpu-clocks is for --device cuda");
+    pb_backend_id id;
+    if (!clocks) return PB_OK;
+    PB_TRY(pb_nvml_check_clocks(clocks));
+    PB_TRY(pb_backend_find(device, &id));
+    return pb_nvml_concerns(id) ? PB_OK : pb_fail(PB_EINVAL, "--lock-gpu-clocks is for --device cuda");
 }
 
-static _Noreturn void become_keeper(const pb_options *o, int fd)
+static _Noreturn void become_keeper(const char *clocks, const char *device, int fd)
 {
     char number[32];
-    const char *argv[] = {"bench", "run", "--child-clocks", o->lock_gpu_clocks, "--device", o->device, "--child-pipe",
-                          number,  NULL};
+    const char *argv[] = {"bench", "run", "--child-clocks", clocks, "--device", device, "--child-pipe", number, NULL};
     snprintf(number, sizeof number, "%d", fd);
     setsid(); /* detaches from the terminal, whose Ctrl-C would end the keeper */
     execv("/proc/self/exe", (char *const *)argv);
@@ -105,16 +104,16 @@ static void bury(pb_clock_lock *l)
     *l = PB_CLOCKS_FREE;
 }
 
-pb_status pb_clock_lock_take(const pb_options *o, pb_clock_lock *out)
+pb_status pb_clock_lock_take(const char *clocks, const char *device, pb_clock_lock *out)
 {
     int ends[2];
     *out = PB_CLOCKS_FREE;
-    if (!o->lock_gpu_clocks) return PB_OK;
+    if (!clocks) return PB_OK;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return pb_fail(PB_EIO, "--lock-gpu-clocks: %s", strerror(errno));
     fflush(NULL);
     const pid_t pid = fork();
-    if (pid == 0) become_keeper(o, dup(ends[1])); /* the duplicate has no close-on-exec flag */
+    if (pid == 0) become_keeper(clocks, device, dup(ends[1])); /* the duplicate has no close-on-exec flag */
     close(ends[1]);
     pb_clock_lock l = {ends[0], pid};
     pb_status s = pid > 0 ? listen_to(l.fd) : pb_fail(PB_EIO, "--lock-gpu-clocks: %s", strerror(errno));

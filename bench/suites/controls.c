@@ -1,5 +1,5 @@
 /* controls.c - adds the control cases to a plan. */
-#include "bench/run/controls.h"
+#include "bench/suites/controls.h"
 
 #include <stdio.h>
 #include <stdlib.h>

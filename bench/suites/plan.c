@@ -1,6 +1,6 @@
 /* plan.c - builds the list of cases from the suite's grid, the axes and the filters. */
 #define _GNU_SOURCE
-#include "bench/run/plan.h"
+#include "bench/suites/plan.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "bench/rows/rows.h"
-#include "bench/run/controls.h"
-#include "bench/run/grid.h"
-#include "bench/suites/suites.h"
+#include "bench/suites/controls.h"
+#include "bench/suites/grid.h"
 #include "cli/hint.h"
+#include "cli/words.h"
 
 enum { ITEM = PB_GRID_ITEM, MOST_CASES = 20000 /* of a plan */ };
 
@@ -51,7 +51,7 @@ void pb_plan_free(pb_plan *p)
     *p = (pb_plan){0};
 }
 
-/* ---- the axes that the command line sets ----------------------------------------------------------- */
+/* ---- the axes that the request sets ----------------------------------------------------------- */
 
 /* True if a value matches the pattern: "value", "pat*", or "!pat" for every value that does not match. */
 static bool selects(const char *pattern, const char *value)
@@ -100,20 +100,20 @@ static pb_status check_axes(const pb_suite *s, const pb_axis_list *l)
     return PB_OK;
 }
 
-/* Returns the axes of the command line: --axis, --NAME, and --impl and --prefer if the suite has axes of these
+/* Returns the axes of the request, with impl and prefer if the suite has axes of these
  * names. */
-static pb_axis_list axes_of(const pb_suite *s, const pb_options *o)
+static pb_axis_list axes_of(const pb_suite *s, const pb_plan_request *r)
 {
-    pb_axis_list l = o->axis;
-    if (o->impl && suite_has_axis(s, "impl") && l.n < PB_OPTION_LIST) l.v[l.n++] = (pb_axis_values){"impl", o->impl};
-    if (o->prefer && suite_has_axis(s, "prefer") && l.n < PB_OPTION_LIST)
-        l.v[l.n++] = (pb_axis_values){"prefer", o->prefer};
+    pb_axis_list l = r->axes;
+    if (r->impl && suite_has_axis(s, "impl") && l.n < PB_OPTION_LIST) l.v[l.n++] = (pb_axis_values){"impl", r->impl};
+    if (r->prefer && suite_has_axis(s, "prefer") && l.n < PB_OPTION_LIST)
+        l.v[l.n++] = (pb_axis_values){"prefer", r->prefer};
     return l;
 }
 
 /* ---- planning suites whose grid consists of lines -------------------------------------------------- */
 
-/* Appends the axes of the command line to the grid line. A later item replaces the default and an earlier item of the
+/* Appends the axes of the request to the grid line. A later item replaces the default and an earlier item of the
  * same axis. The repeated cases that the earlier values produce are removed by add_case(). */
 static pb_status replaced(const char *line, const pb_axis_list *l, char *out, size_t n)
 {
@@ -211,7 +211,7 @@ static pb_status check_values(const pb_suite *s, const pb_plan *all, const pb_ax
     return PB_OK;
 }
 
-/* Selects all cases that have the values of the command line and that equal a default case in all other axes. */
+/* Selects all cases that have the values of the request and that equal a default case in all other axes. */
 static pb_status plan_enumerated(pb_ctx *ctx, const pb_suite *s, bool full, const pb_axis_list *l, pb_plan *p)
 {
     pb_plan all = {0}, base = {0};
@@ -227,42 +227,42 @@ static pb_status plan_enumerated(pb_ctx *ctx, const pb_suite *s, bool full, cons
 
 /* ---- filtering the cases by their keys ---------------------------------------------------------------- */
 
-static bool wanted(const pb_options *o, const pb_case *c)
+static bool wanted(const pb_plan_request *r, const pb_case *c)
 {
-    for (int i = 0; i < o->filter.n; i++)
-        if (pb_key_matches(o->filter.v[i], c->key)) return true;
-    for (int i = 0; i < o->args.n; i++)
-        if (pb_key_matches(o->args.v[i], c->key)) return true;
-    return !o->filter.n && !o->args.n;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < r->filters[k].n; i++)
+            if (pb_key_matches(r->filters[k].v[i], c->key)) return true;
+    return !r->filters[0].n && !r->filters[1].n;
 }
 
-static pb_status filter(const pb_options *o, pb_plan *p)
+static pb_status filter(const pb_plan_request *r, pb_plan *p)
 {
     int kept = 0, had = p->n;
-    const char *first = o->filter.n ? o->filter.v[0] : o->args.n ? o->args.v[0] : "";
-    pb_hint hint = {.word = first};
+    const pb_words *first = r->filters[0].n ? &r->filters[0] : &r->filters[1];
+    const char *glob = first->n ? first->v[0] : "";
+    pb_hint hint = {.word = glob};
     for (int i = 0; i < p->n; i++) {
         pb_hint_try(&hint, p->cases[i].name);
-        if (wanted(o, &p->cases[i])) p->cases[kept++] = p->cases[i];
+        if (wanted(r, &p->cases[i])) p->cases[kept++] = p->cases[i];
     }
     p->n = kept;
     if (kept) return PB_OK;
-    return pb_fail(PB_EINVAL, "none of %d cases of suite %s matches '%.100s'%s", had, p->suite->name, first,
+    return pb_fail(PB_EINVAL, "none of %d cases of suite %s matches '%.100s'%s", had, p->suite->name, glob,
                    pb_hint_text(&hint));
 }
 
 /* ---- making the whole plan ---------------------------------------------------------------------------- */
 
-/* Adds --ranks, and --impl and --prefer if the suite has no axis of this name, to the keys, because these options
- * change what is measured. */
-static pb_status name_choice(const pb_suite *s, const pb_options *o, pb_plan *p)
+/* Adds the number of ranks, and impl and prefer if the suite has no axis of this name, to the keys, because they change
+ * what is measured. */
+static pb_status name_choice(const pb_suite *s, const pb_plan_request *r, pb_plan *p)
 {
     char ranks[32];
-    snprintf(ranks, sizeof ranks, "%ld", o->ranks);
+    snprintf(ranks, sizeof ranks, "%ld", r->ranks);
     for (int i = 0; i < p->n; i++) {
-        if (o->ranks > 1) PB_TRY(pb_case_set(&p->cases[i], "ranks", ranks));
-        if (o->impl && !suite_has_axis(s, "impl")) PB_TRY(pb_case_set(&p->cases[i], "impl", o->impl));
-        if (o->prefer && !suite_has_axis(s, "prefer")) PB_TRY(pb_case_set(&p->cases[i], "prefer", o->prefer));
+        if (r->ranks > 1) PB_TRY(pb_case_set(&p->cases[i], "ranks", ranks));
+        if (r->impl && !suite_has_axis(s, "impl")) PB_TRY(pb_case_set(&p->cases[i], "impl", r->impl));
+        if (r->prefer && !suite_has_axis(s, "prefer")) PB_TRY(pb_case_set(&p->cases[i], "prefer", r->prefer));
         pb_case_finish(&p->cases[i]);
     }
     return PB_OK;
@@ -283,9 +283,9 @@ static bool has_twin(const pb_axis_list *l, const pb_plan *p, const bool *fits, 
     return false;
 }
 
-/* Drops cases that the suite's check refuses. Such cases occur because the grid combines values from the command line
+/* Drops cases that the suite's check refuses. Such cases occur because the grid combines values from the request
  * with all other values of a line. A refused case is dropped if an accepted case has the same values on every axis of
- * the command line. Otherwise the check's error is returned, so that no requested value disappears silently. */
+ * the request. Otherwise the check's error is returned, so that no requested value disappears silently. */
 static pb_status drop_misfits(const pb_suite *s, const pb_axis_list *l, pb_plan *p)
 {
     pb_status st = PB_OK;
@@ -303,43 +303,41 @@ static pb_status drop_misfits(const pb_suite *s, const pb_axis_list *l, pb_plan 
     return st;
 }
 
-static pb_status check_ranks(const pb_suite *s, const pb_options *o, const pb_axis_list *l)
+static pb_status check_ranks(const pb_suite *s, const pb_plan_request *r, const pb_axis_list *l)
 {
-    if (o->ranks > 1 && !s->ranks)
-        return pb_fail(PB_EINVAL, "--ranks %ld: suite %s measures one rank only", o->ranks, s->name);
-    if (o->ranks > PB_MOST_RANKS)
-        return pb_fail(PB_EINVAL, "--ranks %ld: at most %d on one host", o->ranks, PB_MOST_RANKS);
+    if (r->ranks > 1 && !s->ranks)
+        return pb_fail(PB_EINVAL, "--ranks %ld: suite %s measures one rank only", r->ranks, s->name);
+    if (r->ranks > PB_MOST_RANKS)
+        return pb_fail(PB_EINVAL, "--ranks %ld: at most %d on one host", r->ranks, PB_MOST_RANKS);
     if (names_axis(l, "ranks")) return pb_fail(PB_EINVAL, "the number of ranks is no axis, but an option: --ranks N");
     return PB_OK;
 }
 
-static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *p)
+static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_plan_request *r, pb_plan *p)
 {
-    const pb_axis_list l = axes_of(s, o);
-    const bool full = strcmp(o->grid, "full") == 0;
+    const pb_axis_list l = axes_of(s, r);
     p->suite = s;
-    PB_TRY(check_ranks(s, o, &l));
+    PB_TRY(check_ranks(s, r, &l));
     PB_TRY(check_axes(s, &l));
-    PB_TRY(s->enumerate ? plan_enumerated(ctx, s, full, &l, p) : plan_lines(ctx, s, full, &l, p));
-    PB_TRY(filter(o, p));
-    PB_TRY(name_choice(s, o, p));
+    PB_TRY(s->enumerate ? plan_enumerated(ctx, s, r->full_grid, &l, p) : plan_lines(ctx, s, r->full_grid, &l, p));
+    PB_TRY(filter(r, p));
+    PB_TRY(name_choice(s, r, p));
     return drop_misfits(s, &l, p);
 }
 
-/* True if the ceiling case `c` is measured. With --ceilings no, that is so only if a filter names the suite ceiling;
+/* True if the ceiling case `c` is measured. If the request has no ceilings, that is so only if a filter names the suite ceiling;
  * "*" does not name it. */
-static bool ceiling_wanted(const pb_options *o, const pb_case *c)
+static bool ceiling_wanted(const pb_plan_request *r, const pb_case *c)
 {
-    const pb_words *const filters[] = {&o->filter, &o->args};
-    if (!o->ceilings || strcmp(o->ceilings, "no") != 0) return true;
+    if (!r->no_ceilings) return true;
     for (int k = 0; k < 2; k++)
-        for (int i = 0; i < filters[k]->n; i++)
-            if (pb_key_of(filters[k]->v[i], "ceiling") && pb_key_matches(filters[k]->v[i], c->key)) return true;
+        for (int i = 0; i < r->filters[k].n; i++)
+            if (pb_key_of(r->filters[k].v[i], "ceiling") && pb_key_matches(r->filters[k].v[i], c->key)) return true;
     return false;
 }
 
 /* Adds the ceilings that each measuring process measures before the suite's own cases. */
-static pb_status plan_ceilings(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *out)
+static pb_status plan_ceilings(pb_ctx *ctx, const pb_suite *s, const pb_plan_request *r, pb_plan *out)
 {
     const pb_suite *ceiling = pb_suite_find("ceiling");
     const pb_axis_list none = {.n = 0};
@@ -347,19 +345,19 @@ static pb_status plan_ceilings(pb_ctx *ctx, const pb_suite *s, const pb_options 
     if (!ceiling || ceiling == s) return PB_OK;
     PB_TRY(plan_lines(ctx, ceiling, false, &none, out));
     for (int i = 0; i < out->n; i++)
-        if (ceiling_wanted(o, &out->cases[i])) out->cases[kept++] = out->cases[i];
+        if (ceiling_wanted(r, &out->cases[i])) out->cases[kept++] = out->cases[i];
     out->n = kept;
-    return o->ranks > 1 ? name_choice(ceiling, o, out) : PB_OK;
+    return r->ranks > 1 ? name_choice(ceiling, r, out) : PB_OK;
 }
 
-static pb_status plan_both(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *out)
+static pb_status plan_both(pb_ctx *ctx, const pb_suite *s, const pb_plan_request *r, pb_plan *out)
 {
     pb_plan chosen = {0};
-    pb_status st = plan_ceilings(ctx, s, o, out);
+    pb_status st = plan_ceilings(ctx, s, r, out);
     out->suite = s;
     out->device = ctx->id != PB_CPU;
     out->ceilings = out->n;
-    if (st == PB_OK) st = plan_suite(ctx, s, o, &chosen);
+    if (st == PB_OK) st = plan_suite(ctx, s, r, &chosen);
     for (int i = 0; i < chosen.n && st == PB_OK; i++) st = add_case(out, &chosen.cases[i]);
     pb_plan_free(&chosen);
     return st;
@@ -382,11 +380,11 @@ void pb_plan_keep(pb_plan *p, const char *keys)
     p->controls = 0;
 }
 
-pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, pb_plan *out)
+pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_plan_request *r, pb_plan *out)
 {
     pb_plan p = {0};
-    pb_status s = plan_both(ctx, suite, o, &p);
-    if (s == PB_OK && o->child_only) pb_plan_keep(&p, o->child_only);
+    pb_status s = plan_both(ctx, suite, r, &p);
+    if (s == PB_OK && r->only) pb_plan_keep(&p, r->only);
     else if (s == PB_OK) s = pb_controls_add(&p);
     if (s != PB_OK) pb_plan_free(&p);
     else *out = p;

@@ -1,7 +1,7 @@
 /* controls.h - control cases: cases that a run measures twice more in each process, so that it shows its own noise. */
 #ifndef PB_CONTROLS_H
 #define PB_CONTROLS_H
-#include "bench/run/plan.h"
+#include "bench/suites/plan.h"
 
 /* PB_CONTROL_CASES: cases that are measured as controls, each twice; PB_CONTROL_SHARE: the most time that this may add,
  * as a share of the expected time of the plan's own cases */

@@ -1,9 +1,20 @@
-/* plan.h - the cases that a run measures: the suite's grid, changed by the axes and filters of the command line. */
+/* plan.h - the cases that a run measures: the suite's grid, changed by the axes and filters of a request. */
 #ifndef PB_PLAN_H
 #define PB_PLAN_H
-#include "bench/options/options.h"
-#include "bench/run/grid.h"
-#include "bench/suites/suites.h"
+#include "bench/rows/rows.h"
+#include "bench/suites/grid.h"
+#include "bench/suites/suite.h"
+
+/* A request of the user. Strings are borrowed. A request of zeros asks for the suite's default grid. */
+typedef struct pb_plan_request {
+    bool full_grid;            /* the suite's full grid in place of its default grid */
+    pb_axis_list axes;         /* these values in place of the grid's */
+    pb_words filters[2];       /* globs; a case stays if its key matches one of either list, or if both are empty */
+    const char *impl, *prefer; /* added to the keys, as axes of the suite or as names of their own; NULL: not given */
+    bool no_ceilings;          /* no ceilings but those that a filter names */
+    long ranks;                /* ranks of each process, which the keys name; at most 1: no ranks */
+    const char *only;          /* keys as for pb_plan_keep(); NULL: all */
+} pb_plan_request;
 
 enum { PB_MOST_RANKS = 256 }; /* of --ranks */
 
@@ -18,9 +29,9 @@ typedef struct pb_plan {
 const pb_suite *pb_suite_find(const char *name); /* NULL: no such suite; the error (EINVAL) has a suggestion */
 
 /* Makes the plan. A case that the suite's check refuses is dropped if another case has the same values on every axis of
- * the command line; otherwise the check's error is returned. EINVAL: an axis or value that the suite does not have
+ * the request; otherwise the check's error is returned. EINVAL: an axis or value that the suite does not have
  * (with a suggestion), no case left, or more than 20000 cases. The caller frees *out. */
-pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, pb_plan *out);
+pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_plan_request *r, pb_plan *out);
 /* Removes the controls and the cases whose keys are not among `keys` (each followed by a newline); the ceilings stay. */
 void pb_plan_keep(pb_plan *p, const char *keys);
 void pb_plan_free(pb_plan *p);

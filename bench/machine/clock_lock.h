@@ -5,7 +5,8 @@
 #define PB_CLOCK_LOCK_H
 #include <sys/types.h>
 
-#include "bench/options/options.h"
+#include "bench/rows/rows.h"
+#include "kernels/engine/ctx.h"
 
 typedef struct pb_clock_lock {
     int fd; /* socket to the keeper; -1: no clocks are locked */
@@ -13,13 +14,15 @@ typedef struct pb_clock_lock {
 } pb_clock_lock;
 #define PB_CLOCKS_FREE ((pb_clock_lock){-1, -1})
 
-/* Checks the option --lock-gpu-clocks. EINVAL: it is not a valid clock, or the device is not a GPU. */
-pb_status pb_clock_lock_check(const pb_options *o);
-/* Locks the clocks if the options ask for it; otherwise *out is PB_CLOCKS_FREE. EDEVICE, EUNSUPPORTED: the driver
+/* Checks the argument `clocks` of --lock-gpu-clocks; NULL: the option is not given. EINVAL: it is not a valid clock, or
+ * `device`, the name of a backend, is not a GPU. */
+pb_status pb_clock_lock_check(const char *clocks, const char *device);
+/* Locks the clocks; with clocks = NULL it locks none, and *out is PB_CLOCKS_FREE. EDEVICE, EUNSUPPORTED: the driver
  * refuses or is missing; the clocks are unchanged. */
-pb_status pb_clock_lock_take(const pb_options *o, pb_clock_lock *out);
+pb_status pb_clock_lock_take(const char *clocks, const char *device, pb_clock_lock *out);
 /* Waits until the keeper has reset the clocks. EDEVICE: resetting failed. */
 pb_status pb_clock_lock_release(pb_clock_lock *l);
-/* The main function of the keeper process (`bench run --child-clocks`). Returns its exit code. */
-pb_exit pb_clock_keeper(const pb_options *o);
+/* The main function of the keeper process (`bench run --child-clocks`). fd: its end of the socket.
+ * Returns its exit code. */
+pb_exit pb_clock_keeper(const char *clocks, const char *device, int fd);
 #endif

@@ -1,10 +1,10 @@
 /* grid.c - expands grid lines into cases. */
-#include "bench/run/grid.h"
+#include "bench/suites/grid.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/options.h"
+#include "cli/words.h"
 
 char *pb_grid_values(char *item)
 {

@@ -1,0 +1,16 @@
+/* requests.c - converts the options of the command line to requests of lower folders. */
+#include "bench/options/requests.h"
+
+#include <string.h>
+
+pb_plan_request pb_options_plan(const pb_options *o)
+{
+    return (pb_plan_request){.full_grid = strcmp(o->grid, "full") == 0,
+                             .axes = o->axis,
+                             .filters = {o->filter, o->args},
+                             .impl = o->impl,
+                             .prefer = o->prefer,
+                             .ranks = o->ranks,
+                             .no_ceilings = o->ceilings && strcmp(o->ceilings, "no") == 0,
+                             .only = o->child_only};
+}
