@@ -66,6 +66,23 @@ static pb_status emit_count(pb_emitter *e, const pb_case *c, const char *metric,
     return pb_emit(e, c, metric, value, 0, wrong ? PB_ROW_WRONG : PB_ROW_OK, wrong ? b->text : "");
 }
 
+/* Emits the smaller number of the counted calls: what only some calls execute, such as the first use of a buffer, is
+ * not part of the case. */
+static pb_status emit_instructions(pb_emitter *e, const pb_case *c, const pb_timing *t)
+{
+    char note[160];
+    double least = t->instructions[0], most = least;
+    for (int i = 1; i < t->n; i++) {
+        least = fmin(least, t->instructions[i]);
+        most = fmax(most, t->instructions[i]);
+    }
+    if (t->n == PB_COUNTED_CALLS && most <= least * (1 + pb_exact_find("instructions")->share))
+        return pb_emit(e, c, "instructions", least, 0, PB_ROW_OK, "");
+    if (t->n < PB_COUNTED_CALLS) snprintf(note, sizeof note, "interrupted after %d calls", t->n);
+    else snprintf(note, sizeof note, "two calls executed %.0f and %.0f instructions", least, most);
+    return pb_emit(e, c, "instructions", (double)NAN, 0, PB_ROW_UNSUPPORTED, note);
+}
+
 pb_status pb_emit_counters(pb_emitter *e, const pb_case *c, const pb_ctx *ctx, const pb_timing *t, double flops)
 {
     if (!t->n) return PB_OK;
@@ -75,5 +92,6 @@ pb_status pb_emit_counters(pb_emitter *e, const pb_case *c, const pb_ctx *ctx, c
     PB_TRY(emit_count(e, c, "allocations", (double)t->allocations));
     PB_TRY(emit_count(e, c, "held_peak", (double)ctx->held_peak));
     if (flops > 0) PB_TRY(emit_count(e, c, "formula_flops", flops));
+    if (t->counted) PB_TRY(emit_instructions(e, c, t));
     return emit_kernels(e, c, t);
 }

@@ -21,10 +21,10 @@ static const pb_metric_bound bounds[] = {
 #include "bench/rows/metrics.def"
 };
 
-enum { fewer, listed };         /* the values of `rule` */
-enum { nothing, isa, threads }; /* the values of `depends`, in the order of pb_exact_depends */
+enum { fewer, listed };                /* the values of `rule` */
+enum { nothing, isa, threads, build }; /* the values of `depends`, in the order of pb_exact_depends */
 static const pb_exact_counter exact[] = {
-#define EXACT(metric, rule, depends) {#metric, (rule) == listed, (pb_exact_depends)(depends)},
+#define EXACT(metric, rule, share, depends) {#metric, (rule) == listed, share, (pb_exact_depends)(depends)},
 #include "bench/rows/metrics.def"
 };
 

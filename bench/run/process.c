@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "bench/measure/measure.h"
+#include "bench/run/counting.h"
 #include "bench/run/progress.h"
 #include "bench/run/run_json.h"
 #include "launch/start.h"
@@ -86,8 +87,8 @@ static _Noreturn void become_child(const void *self, int pipe_fd)
         setenv("OMP_NUM_THREADS", threads, 1);
     }
     pb_threads_set_waiting();
-    execv("/proc/self/exe", (char *const *)argv);
-    fprintf(stderr, "bench: /proc/self/exe: %s\n", strerror(errno));
+    pb_counting_exec(o, l->dir, argv);
+    fprintf(stderr, "bench: a measuring process cannot be started: %s\n", strerror(errno));
     _exit(PB_EXIT_HARNESS);
 }
 
@@ -260,6 +261,7 @@ static pb_status run_process(pb_process *l, const int *order, const double *limi
     pb_supervise(&rules, &w, 1);
     close(w.pipe);
     clear(l);
+    if (l->options->instructions) pb_callgrind_remove_files(l->dir, w.pid);
     PB_TRY(after_process(l, order, &w, code, stopped));
     l->refused = w.at < cases.first && !w.killed && !w.hung && WIFEXITED(w.status);
     if (w.no_memory) *code = pb_worse_exit(*code, PB_EXIT_NO_MEMORY);

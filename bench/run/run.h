@@ -3,6 +3,7 @@
  *
  *   plan.h        the cases to measure: the suite's grid, changed by the command line
  *   process.h     one measuring process, which measures every case once
+ *   counting.h    a run with --instructions: its options, and its processes under Valgrind
  *   throttle.h    measures processes, and measures those again that ran on a throttled machine
  *   clock_lock.h  keeps the GPU's clocks locked while the run lasts
  *   run_name.h    the time, the id and the folder of a new run
@@ -13,6 +14,7 @@
 #ifndef PB_BENCH_RUN_H
 #define PB_BENCH_RUN_H
 #include "bench/run/clock_lock.h"
+#include "bench/run/counting.h"
 #include "bench/run/kept.h"
 #include "bench/run/plan.h"
 #include "bench/run/process.h"

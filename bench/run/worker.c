@@ -109,10 +109,18 @@ static pb_status skip(const pb_case *c, pb_emitter *emitter)
     return pb_emit_outcome(emitter, c, PB_ROW_TIMEOUT, "not tried again: it hung in two earlier processes");
 }
 
+/* Emits the suite's rows that follow from those of its cases. They follow from times, so that a process that counts
+ * instructions has none. */
+static pb_status emit_conclusions(pb_ctx *ctx, const pb_plan *plan, pb_emitter *emitter, const pb_options *o)
+{
+    if (o->instructions) return PB_OK;
+    if (plan->suite->conclude) PB_TRY(plan->suite->conclude(ctx, emitter));
+    return pb_ratios_conclude(emitter, plan->suite->name);
+}
+
 static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_emitter *emitter, const pb_options *o)
 {
-    pb_status s = plan->suite->conclude ? plan->suite->conclude(ctx, emitter) : PB_OK;
-    if (s == PB_OK) s = pb_ratios_conclude(emitter, plan->suite->name);
+    pb_status s = emit_conclusions(ctx, plan, emitter, o);
     if (pb_interrupted()) return PB_EXIT_HARNESS;
     if (s == PB_OK)
         return pb_progress_mark(o->child_dir, (pb_place){emitter->process + 1, 0}) == PB_OK
@@ -179,8 +187,10 @@ static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, const pb_suite_env *e
     return code;
 }
 
-/* Opens the device only in this process's time slice, so that it does not disturb the other process. */
-static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_heartbeat *heartbeat, pb_emitter *emitter)
+/* Opens the device only in this process's time slice, so that it does not disturb the other process. counter NULL: times
+ * are measured. */
+static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_heartbeat *heartbeat, pb_emitter *emitter,
+                                pb_instruction_counter *counter)
 {
     pb_time_slices slices;
     pb_ctx ctx;
@@ -192,6 +202,7 @@ static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_he
                               .asked = measure_asked(o),
                               .heartbeat = heartbeat,
                               .time_slice = &slices,
+                              .counter = counter,
                               .slowdown = &slowdown};
     if (pb_ctx_open(&ctx, device, 0) != PB_OK) pb_complain(code);
     else {
@@ -199,6 +210,17 @@ static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_he
         pb_ctx_close(&ctx);
     }
     pb_time_slice_close(&slices);
+    return code;
+}
+
+static pb_exit with_counter(const pb_options *o, pb_backend_id device, pb_heartbeat *heartbeat, pb_emitter *emitter)
+{
+    pb_instruction_counter counter;
+    if (!o->instructions) return with_time_slices(o, device, heartbeat, emitter, NULL);
+    const pb_status s = pb_instructions_open(o->instructions, o->child_dir, &counter);
+    if (s != PB_OK) return pb_complain_of(s);
+    const pb_exit code = with_time_slices(o, device, heartbeat, emitter, &counter);
+    pb_instructions_close(&counter);
     return code;
 }
 
@@ -216,7 +238,7 @@ pb_exit pb_process_child(const pb_options *o)
     emitter.run_id = o->child_run, emitter.machine_id = o->child_machine, emitter.host = o->child_host;
     emitter.commit = pb_run_commit();
     emitter.process = (int)o->child_process;
-    const pb_exit code = with_time_slices(o, device, &heartbeat, &emitter);
+    const pb_exit code = with_counter(o, device, &heartbeat, &emitter);
     pb_emitter_close(&emitter);
     return code;
 }

@@ -85,16 +85,21 @@ static pb_status check(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph,
     return graph ? check_graph(ctx, c, t, emitter, v) : PB_OK;
 }
 
-static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_timing *timing, pb_emitter *emitter)
+static pb_status emit_times(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_timing *timing, pb_emitter *emitter)
 {
     const pb_train_config *cfg = pb_trainer_config(t);
     PB_TRY(pb_emit_timing(emitter, c, "backward_time", timing, ""));
     PB_TRY(pb_emit(emitter, c, "tokens_per_second", cfg->B * cfg->S / timing->median, timing->n, PB_ROW_OK, ""));
-    const pb_flops flops = pb_trainer_flops(t);
-    PB_TRY(pb_emit_counters(emitter, c, ctx, timing, flops.backward - flops.again));
     if (ctx->id != PB_CPU) PB_TRY(pb_emit(emitter, c, "host_time", timing->host_median, timing->n, PB_ROW_OK, ""));
     if (pb_train_case_graph(c)) PB_TRY(pb_emit_graph(emitter, c, timing));
     return pb_train_case_memory(ctx, c, emitter);
+}
+
+static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_timing *timing, pb_emitter *emitter)
+{
+    const pb_flops flops = pb_trainer_flops(t);
+    if (!timing->counted) PB_TRY(emit_times(ctx, c, t, timing, emitter));
+    return pb_emit_counters(emitter, c, ctx, timing, flops.backward - flops.again);
 }
 
 static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, const pb_suite_env *env)
@@ -187,6 +192,7 @@ const pb_suite pb_suite_backward = {
     .check = check_case,
     .expect = expect,
     .device_expect = device_expect,
+    .counts_instructions = true,
     .run = run,
     .conclude = conclude,
 };

@@ -302,9 +302,9 @@ static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, const pb_suit
     o.before_self = k;
     PB_TRY(pb_measure(ctx, run_call, k, &o, &t));
     const pb_cost cost = k->op->cost ? k->op->cost(k->args) : (pb_cost){0};
-    PB_TRY(pb_emit_timing(env->emitter, c, "kernel_time", &t, NULL));
+    if (!t.counted) PB_TRY(pb_emit_timing(env->emitter, c, "kernel_time", &t, NULL));
     PB_TRY(pb_emit_counters(env->emitter, c, ctx, &t, cost.flops));
-    return emit_rates(c, cost, &t, env);
+    return t.counted ? PB_OK : emit_rates(c, cost, &t, env);
 }
 
 static pb_status time_shape(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op *op, pb_dtype t,
@@ -365,6 +365,7 @@ const pb_suite pb_suite_kernels = {
     .what = "every op, with its share of the roofline",
     .axes = "dtype=* impl=!ref shape=*",
     .enumerate = enumerate,
+    .counts_instructions = true,
     .run = run,
     .conclude = conclude,
 };
