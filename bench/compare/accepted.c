@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/compare/exact_rule.h"
+#include "bench/rows/rows.h"
 #include "os/file.h"
 #include "os/text.h"
 
@@ -132,12 +132,12 @@ void pb_accepted_free(pb_accepted_list *l)
 const pb_accepted *pb_accepted_find(pb_accepted_list *l, const char *key, const char *metric, double from, double to)
 {
     const pb_accepted *found = NULL;
-    const double share = pb_exact_find(metric)->share;
+    const pb_exact_counter *x = pb_exact_find(metric);
     for (int i = 0; i < l->n; i++) {
         pb_accepted *a = &l->a[i];
         if (strcmp(a->metric, metric) != 0 || (strcmp(a->key, key) != 0 && fnmatch(a->key, key, 0) != 0)) continue;
         a->compared = true;
-        if (a->expired || !pb_exact_equal(a->from, from, share) || !pb_exact_equal(a->to, to, share)) continue;
+        if (a->expired || !pb_exact_same(x, a->from, from) || !pb_exact_same(x, a->to, to)) continue;
         a->justified = true;
         if (!found) found = a;
     }

@@ -142,7 +142,7 @@ static char *new_text(pb_exact *x)
 }
 
 /* The number of a side. */
-static double number(const pb_series *s) { return pb_exact_number_of(s, pb_exact_find(s->metric)->share).value; }
+static double number(const pb_series *s) { return pb_exact_number_of(s, pb_exact_find(s->metric)).value; }
 
 static pb_status append(const matching *m, pb_verdict v)
 {

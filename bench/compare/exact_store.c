@@ -97,7 +97,7 @@ static void put(storing *s, const pb_row *r, FILE *out)
     if (!old) {
         s->added++;
         s->rows[s->n++] = *r;
-    } else if (!pb_exact_equal(old->value, r->value, pb_exact_find(r->metric)->share) ||
+    } else if (!pb_exact_same(pb_exact_find(r->metric), old->value, r->value) ||
                strcmp(old->bench_version, r->bench_version) != 0) {
         s->changed++;
         fprintf(out, "%s of %s: %.0f -> %.0f\n", r->metric, r->key, old->value, r->value);
@@ -147,7 +147,7 @@ static void report(const left_out *l, FILE *out)
 /* True if the number differs between processes, or between the calls of a process: then it is a mean, and not whole. */
 static bool varies(const pb_series *c)
 {
-    return pb_exact_number_of(c, pb_exact_find(c->metric)->share).varies || c->median != floor(c->median);
+    return pb_exact_number_of(c, pb_exact_find(c->metric)).varies || c->median != floor(c->median);
 }
 
 /* Puts the run's counters of the suite into the new file, except those that the run could not count here and those that

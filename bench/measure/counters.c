@@ -66,20 +66,15 @@ static pb_status emit_count(pb_emitter *e, const pb_case *c, const char *metric,
     return pb_emit(e, c, metric, value, 0, wrong ? PB_ROW_WRONG : PB_ROW_OK, wrong ? b->text : "");
 }
 
-/* Emits the smaller number of the counted calls: what only some calls execute, such as the first use of a buffer, is
- * not part of the case. */
+/* Emits the smaller number of the last two calls. */
 static pb_status emit_instructions(pb_emitter *e, const pb_case *c, const pb_timing *t)
 {
     char note[160];
-    double least = t->instructions[0], most = least;
-    for (int i = 1; i < t->n; i++) {
-        least = fmin(least, t->instructions[i]);
-        most = fmax(most, t->instructions[i]);
-    }
-    if (t->n == PB_COUNTED_CALLS && most <= least * (1 + pb_exact_find("instructions")->share))
-        return pb_emit(e, c, "instructions", least, 0, PB_ROW_OK, "");
+    const double a = t->instructions[PB_COUNTED_CALLS - 2], b = t->instructions[PB_COUNTED_CALLS - 1];
+    if (t->n == PB_COUNTED_CALLS && pb_exact_same(pb_exact_find("instructions"), a, b))
+        return pb_emit(e, c, "instructions", fmin(a, b), 0, PB_ROW_OK, "");
     if (t->n < PB_COUNTED_CALLS) snprintf(note, sizeof note, "interrupted after %d calls", t->n);
-    else snprintf(note, sizeof note, "two calls executed %.0f and %.0f instructions", least, most);
+    else snprintf(note, sizeof note, "two calls executed %.0f and %.0f instructions", a, b);
     return pb_emit(e, c, "instructions", (double)NAN, 0, PB_ROW_UNSUPPORTED, note);
 }
 

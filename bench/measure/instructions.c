@@ -3,6 +3,7 @@
 #include "bench/measure/instructions.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <linux/perf_event.h>
 #include <stdint.h>
@@ -64,18 +65,22 @@ void pb_callgrind_remove_files(const char *dir, pid_t pid)
     globfree(&found);
 }
 
-/* Reads the line "totals: 12345" of a file that callgrind wrote, and removes the file. */
+/* Reads the line "totals: 12345", the last of a file that callgrind wrote, and removes the file. It allocates no
+ * memory: otherwise the allocator would be in another state when the next call begins. */
 static pb_status read_total(const char *path, double *count)
 {
-    char line[1024];
+    char end[256];
     unsigned long long total = 0;
-    bool found = false;
-    FILE *f = fopen(path, "r");
-    if (!f) return pb_fail(PB_EIO, "%s: callgrind did not write this file: %s", path, strerror(errno));
-    while (!found && fgets(line, sizeof line, f)) found = sscanf(line, "totals: %llu", &total) == 1;
-    fclose(f);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return pb_fail(PB_EIO, "%s: callgrind did not write this file: %s", path, strerror(errno));
+    const off_t size = lseek(fd, 0, SEEK_END), most = (off_t)sizeof end - 1;
+    const ssize_t n = pread(fd, end, sizeof end - 1, size > most ? size - most : 0);
+    close(fd);
     unlink(path);
-    if (!found) return pb_fail(PB_EIO, "%s: callgrind wrote no line `totals:` with a number", path);
+    end[n > 0 ? n : 0] = 0;
+    const char *line = strstr(end, "totals: ");
+    if (!line || sscanf(line, "totals: %llu", &total) != 1)
+        return pb_fail(PB_EIO, "%s: callgrind wrote no line `totals:` with a number", path);
     *count = (double)total;
     return PB_OK;
 }

@@ -36,10 +36,12 @@ typedef enum pb_exact_depends {
 } pb_exact_depends;
 typedef struct pb_exact_counter {
     const char *metric;
-    bool listed;  /* a digest of a list; false: a larger number is worse */
-    double share; /* numbers that differ by at most this fraction of the base are equal */
+    bool listed; /* a digest of a list; false: a larger number is worse */
+    double slack, share; /* numbers that differ by at most slack + share * the smaller one count as equal */
     pb_exact_depends depends;
 } pb_exact_counter;
+/* True if two numbers of the counter count as equal: the members slack and share say when. */
+bool pb_exact_same(const pb_exact_counter *x, double a, double b);
 /* Returns the entry of an exact counter. NULL: the metric is not an exact counter. */
 const pb_exact_counter *pb_exact_find(const char *metric);
 

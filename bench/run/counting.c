@@ -20,8 +20,8 @@ static const char *excluded(const pb_options *o)
 {
     if (strcmp(o->device, "cpu") != 0) return "--device: only the instructions of a CPU are counted";
     if (o->threads > 1) return "--threads: only one thread is counted, because threads that wait execute instructions";
-    if (o->samples > 0) return "--samples: two calls of each case are counted";
-    if (o->min_time >= 0) return "--min-time: two calls of each case are counted";
+    if (o->samples > 0) return "--samples: calls of each case are counted";
+    if (o->min_time >= 0) return "--min-time: calls of each case are counted";
     if (o->ceilings && strcmp(o->ceilings, "yes") == 0) return "--ceilings yes: ceilings are times";
     return NULL;
 }
@@ -30,9 +30,9 @@ static pb_status check_suite(const char *name)
 {
     char names[128] = "";
     const pb_suite *suite = name ? pb_suite_find(name) : NULL;
-    if (!suite || suite->counts_instructions) return PB_OK; /* the plan refuses an unknown suite */
+    if (!suite || suite->counting) return PB_OK; /* the plan refuses an unknown suite */
     for (const pb_suite *const *s = pb_suites; *s; s++)
-        if ((*s)->counts_instructions)
+        if ((*s)->counting)
             snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? " and " : "", (*s)->name);
     return pb_fail(PB_EINVAL, "--instructions: suite %s is measured by its times; instructions are counted in %s", name,
                    names);

@@ -342,6 +342,7 @@ static pb_status drop_misfits(const pb_suite *s, const pb_axis_list *l, pb_plan 
 
 static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *p)
 {
+    if (o->instructions && s->counting) s = s->counting;
     const pb_axis_list l = axes_of(s, o);
     const bool full = strcmp(o->grid, "full") == 0;
     p->suite = s;

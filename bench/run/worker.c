@@ -109,18 +109,10 @@ static pb_status skip(const pb_case *c, pb_emitter *emitter)
     return pb_emit_outcome(emitter, c, PB_ROW_TIMEOUT, "not tried again: it hung in two earlier processes");
 }
 
-/* Emits the suite's rows that follow from those of its cases. They follow from times, so that a process that counts
- * instructions has none. */
-static pb_status emit_conclusions(pb_ctx *ctx, const pb_plan *plan, pb_emitter *emitter, const pb_options *o)
-{
-    if (o->instructions) return PB_OK;
-    if (plan->suite->conclude) PB_TRY(plan->suite->conclude(ctx, emitter));
-    return pb_ratios_conclude(emitter, plan->suite->name);
-}
-
 static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_emitter *emitter, const pb_options *o)
 {
-    pb_status s = emit_conclusions(ctx, plan, emitter, o);
+    pb_status s = plan->suite->conclude ? plan->suite->conclude(ctx, emitter) : PB_OK;
+    if (s == PB_OK) s = pb_ratios_conclude(emitter, plan->suite->name);
     if (pb_interrupted()) return PB_EXIT_HARNESS;
     if (s == PB_OK)
         return pb_progress_mark(o->child_dir, (pb_place){emitter->process + 1, 0}) == PB_OK

@@ -22,15 +22,16 @@ typedef struct pb_suite {
     pb_status (*enumerate)(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user);
     double (*expect)(const pb_case *c);        /* estimated seconds of one case in one process, on a CPU */
     double (*device_expect)(const pb_case *c); /* estimated seconds on a GPU; NULL: no estimate */
-    /* True if `run` counts instructions in place of times where env->counter is set, and then emits no row that follows
-     * from a time. */
-    bool counts_instructions;
     /* Measures one case and emits its rows. If it returns an error, the caller emits a row for the case: status
      * unsupported for EUNSUPPORTED, failed for every other error. */
     pb_status (*run)(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env);
     /* Optional: runs after the last case of a process and emits rows derived from the process's other rows, such as
      * requirements. */
     pb_status (*conclude)(pb_ctx *ctx, pb_emitter *emitter);
+    /* The suite in a run that counts instructions (suite_env.h): smaller cases, because an emulated processor takes tens
+     * to hundreds of times as long, and no conclusions, which follow from times. NULL: its instructions are not
+     * counted. */
+    const struct pb_suite *counting;
 } pb_suite;
 
 #define SUITE(name) extern const pb_suite pb_suite_##name;

@@ -181,10 +181,23 @@ static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
     return ctx->id == PB_CPU ? PB_OK : pb_graph_gain_conclude(emitter, "backward", "backward_time");
 }
 
+#define AXES PB_TRAIN_AXES " batch=1 clip=fused mode=eager seq=128 tuning=lora"
+#define COUNTED "model=tiny seq=32 batch=1 "
+static const char *const counted_grid[] = {VARIANTS(COUNTED "tuning=lora"), COUNTED "tuning=full,qlora", NULL};
+static const char *const counted_full_grid[] = {
+    COUNTED "tuning=full,lora,qlora dtype=f32,bf16 mode=eager,graph clip=sync,fused,multi", NULL};
+static const pb_suite counting = {.name = "backward",
+                                  .axes = AXES,
+                                  .grid = counted_grid,
+                                  .full_grid = counted_full_grid,
+                                  .check = check_case,
+                                  .expect = expect,
+                                  .run = run};
+
 const pb_suite pb_suite_backward = {
     .name = "backward",
     .what = "the backward pass of a model: what a CUDA graph and a fused gradient clip gain",
-    .axes = PB_TRAIN_AXES " batch=1 clip=fused mode=eager seq=128 tuning=lora",
+    .axes = AXES,
     .grid = grid,
     .full_grid = full_grid,
     .device_grid = device_grid,
@@ -192,7 +205,7 @@ const pb_suite pb_suite_backward = {
     .check = check_case,
     .expect = expect,
     .device_expect = device_expect,
-    .counts_instructions = true,
     .run = run,
+    .counting = &counting,
     .conclude = conclude,
 };
