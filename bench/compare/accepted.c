@@ -128,7 +128,6 @@ void pb_accepted_free(pb_accepted_list *l)
     *l = (pb_accepted_list){0};
 }
 
-
 const pb_accepted *pb_accepted_find(pb_accepted_list *l, const char *key, const char *metric, double from, double to)
 {
     const pb_accepted *found = NULL;

@@ -361,11 +361,10 @@ pb_status pb_exact_finish(pb_exact *x, const char **notes)
         fputc('\n', f);
     }
     if (x->foreign)
-        fprintf(
-            f,
-            "note: %d exact counter%s not comparable: machine, library, build or number of threads differ or are "
-            "unknown\n",
-            x->foreign, plural(x->foreign));
+        fprintf(f,
+                "note: %d exact counter%s not comparable: machine, library, build or number of threads differ or are "
+                "unknown\n",
+                x->foreign, plural(x->foreign));
     if (x->unstored && x->against)
         fprintf(f, "note: %d exact counter%s not stored yet; `bench baseline counters` stores those of a run\n",
                 x->unstored, plural(x->unstored));

@@ -55,9 +55,9 @@ static void of_build(const json_t *soft, pb_exact_key *out)
     char libc[64], compiler[64], counter[64];
     const char *threads = out->text[PB_EXACT_ON_THREADS];
     if (!*threads || !*one_word(soft, "instructions", counter)) return;
-    snprintf(out->text[PB_EXACT_ON_BUILD], PB_EXACT_KEY_TEXT, "%.100s libc=%.16s compiler=%.32s flags=%08x counter=%.48s",
-             threads, one_word(soft, "libc", libc), one_word(soft, "compiler", compiler),
-             pb_text_hash(word(soft, "flags")), counter);
+    snprintf(out->text[PB_EXACT_ON_BUILD], PB_EXACT_KEY_TEXT,
+             "%.100s libc=%.16s compiler=%.32s flags=%08x counter=%.48s", threads, one_word(soft, "libc", libc),
+             one_word(soft, "compiler", compiler), pb_text_hash(word(soft, "flags")), counter);
 }
 
 static void of_gpu(const json_t *hard, const json_t *soft, pb_exact_key *out)

@@ -123,8 +123,7 @@ pb_status pb_perf_refused(int error, const char *paranoid)
                        "--instructions perf: this machine offers no counter of instructions (%s), which is usual for a "
                        "virtual machine: its host must pass the performance counters on; %s",
                        strerror(error), instead);
-    default:
-        return pb_fail(PB_EUNSUPPORTED, "--instructions perf: perf_event_open: %s; %s", strerror(error), instead);
+    default: return pb_fail(PB_EUNSUPPORTED, "--instructions perf: perf_event_open: %s; %s", strerror(error), instead);
     }
 }
 

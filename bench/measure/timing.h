@@ -24,8 +24,8 @@ typedef struct pb_measure_opts {
     void *before_self;
     pb_instruction_counter *counter; /* counts the instructions of every sample's call; max_samples must then be
                                         PB_COUNTED_CALLS, and the times mean nothing. NULL: none are counted */
-    pb_heartbeat *heartbeat;   /* gets a heartbeat after samples and warm-up calls; NULL: no heartbeats */
-    pb_call_hook *call_hook;   /* adds work to every timed call (pb_slowdown_hook); NULL: none */
+    pb_heartbeat *heartbeat;         /* gets a heartbeat after samples and warm-up calls; NULL: no heartbeats */
+    pb_call_hook *call_hook;         /* adds work to every timed call (pb_slowdown_hook); NULL: none */
     pb_round_hook *round_hook; /* divides the samples into rounds (pb_time_slice_hook); NULL: a batch is a round */
 } pb_measure_opts;
 
@@ -45,8 +45,8 @@ typedef struct pb_timing {
     pb_tally names; /* kernel launches by name, of the last warm-up call; a graph replays the same kernels */
     double instructions[PB_COUNTED_CALLS]; /* with a counter: of each call */
     bool counted;                          /* the calls were counted, not timed */
-    double own[PB_MAX_SAMPLES]; /* with a call hook: seconds[] without the work that it added */
-    double slowed;              /* with a call hook: the work that it added, as a fraction of own[]; else 0 */
+    double own[PB_MAX_SAMPLES];            /* with a call hook: seconds[] without the work that it added */
+    double slowed; /* with a call hook: the work that it added, as a fraction of own[]; else 0 */
 } pb_timing;
 
 /* Times fn(ctx, self). If pb_interrupted() becomes true, it stops early and returns the samples it has.

@@ -36,7 +36,7 @@ typedef enum pb_exact_depends {
 } pb_exact_depends;
 typedef struct pb_exact_counter {
     const char *metric;
-    bool listed; /* a digest of a list; false: a larger number is worse */
+    bool listed;         /* a digest of a list; false: a larger number is worse */
     double slack, share; /* numbers that differ by at most slack + share * the smaller one count as equal */
     pb_exact_depends depends;
 } pb_exact_counter;

@@ -84,8 +84,8 @@ void pb_counting_exec(const pb_options *o, const char *dir, const char *const *a
     }
     pb_callgrind_file(dir, file);
     snprintf(out, sizeof out, "--callgrind-out-file=%s", file);
-    exec_under_valgrind(
-        (const char *const[]){"valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", out, NULL}, argv);
+    exec_under_valgrind((const char *const[]){"valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", out, NULL},
+                        argv);
 }
 
 pb_status pb_counting_begin(const pb_options *o)

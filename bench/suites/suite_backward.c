@@ -181,7 +181,7 @@ static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
     return ctx->id == PB_CPU ? PB_OK : pb_graph_gain_conclude(emitter, "backward", "backward_time");
 }
 
-#define AXES PB_TRAIN_AXES " batch=1 clip=fused mode=eager seq=128 tuning=lora"
+#define AXES    PB_TRAIN_AXES " batch=1 clip=fused mode=eager seq=128 tuning=lora"
 #define COUNTED "model=tiny seq=32 batch=1 "
 static const char *const counted_grid[] = {VARIANTS(COUNTED "tuning=lora"), COUNTED "tuning=full,qlora", NULL};
 static const char *const counted_full_grid[] = {

@@ -15,10 +15,10 @@ typedef struct pb_measure_asked {
 typedef struct pb_suite_env {
     pb_emitter *emitter;
     pb_measure_asked asked;
-    pb_heartbeat *heartbeat;    /* writes heartbeats to the parent process; NULL: none are sent */
-    pb_time_slices *time_slice; /* shared with another process; NULL: none */
+    pb_heartbeat *heartbeat;         /* writes heartbeats to the parent process; NULL: none are sent */
+    pb_time_slices *time_slice;      /* shared with another process; NULL: none */
     pb_instruction_counter *counter; /* instructions are counted and nothing is timed; NULL: time is measured */
-    pb_slowdown *slowdown;      /* delay to inject into every timed call; NULL: none */
+    pb_slowdown *slowdown;           /* delay to inject into every timed call; NULL: none */
 } pb_suite_env;
 
 /* Returns a suite's measurement options, with warm-up, samples and time replaced by those of the command line where

@@ -140,7 +140,8 @@ typedef struct adder {
     pb_status (*add)(void *user, const pb_case *c);
     void *user;
     bool full, device;
-    bool edges; /* adds shapes of op->edge in place of op->grid: the first COUNTED_SHAPES that the implementation accepts,
+    bool
+        edges; /* adds shapes of op->edge in place of op->grid: the first COUNTED_SHAPES that the implementation accepts,
                    with `full` all of them */
 } adder;
 
@@ -162,8 +163,7 @@ static pb_status add_shape(const pb_op *op, const pb_impl *impl, pb_dtype t, con
 static pb_status add_grid(const pb_op *op, const pb_impl *impl, pb_dtype t, const pb_dims *grid, bool all,
                           const adder *to)
 {
-    for (const pb_dims *dim = grid; (*dim)[0] && (all || dim == grid); dim++)
-        PB_TRY(add_shape(op, impl, t, dim, to));
+    for (const pb_dims *dim = grid; (*dim)[0] && (all || dim == grid); dim++) PB_TRY(add_shape(op, impl, t, dim, to));
     return PB_OK;
 }
 
