@@ -38,7 +38,7 @@ pb_status pb_instructions_end(pb_instruction_counter *c, double *count);
 
 /* True if this process runs under Valgrind. False also where the build lacks Valgrind's headers. */
 bool pb_under_valgrind(void);
-/* EUNSUPPORTED: this build cannot count by callgrind, because the header valgrind/callgrind.h was missing. */
+/* EUNSUPPORTED: this build cannot count by callgrind, because Valgrind was not installed when it was configured. */
 pb_status pb_callgrind_built(void);
 /* Writes the value of callgrind's option --callgrind-out-file: its files are in the folder dir, and their names contain
  * the id of the process. */

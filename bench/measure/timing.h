@@ -4,6 +4,7 @@
 #include "launch/heartbeat.h"
 #include "bench/measure/hooks.h"
 #include "bench/measure/instructions.h"
+#include "bench/measure/lockstep.h"
 #include "bench/stats/stats.h"
 #include "kernels/engine/op.h"
 
@@ -24,8 +25,11 @@ typedef struct pb_measure_opts {
     void *before_self;
     pb_instruction_counter *counter; /* counts the instructions of every sample's call; max_samples must then be
                                         PB_COUNTED_CALLS, and the times mean nothing. NULL: none are counted */
-    pb_heartbeat *heartbeat;         /* gets a heartbeat after samples and warm-up calls; NULL: no heartbeats */
-    pb_call_hook *call_hook;         /* adds work to every timed call (pb_slowdown_hook); NULL: none */
+    /* Ranks that take each sample together: a barrier before it, and its times are those of the slowest rank. Samples
+     * are then never queued behind each other. NULL: one rank */
+    pb_lockstep *lockstep;
+    pb_heartbeat *heartbeat;   /* gets a heartbeat after samples and warm-up calls; NULL: no heartbeats */
+    pb_call_hook *call_hook;   /* adds work to every timed call (pb_slowdown_hook); NULL: none */
     pb_round_hook *round_hook; /* divides the samples into rounds (pb_time_slice_hook); NULL: a batch is a round */
 } pb_measure_opts;
 

@@ -115,7 +115,9 @@ const pb_cli pb_bench_cli = {"bench", commands, options, types, &axes, aliases};
 /* Fails if --format names a format that this command does not write: options.def allows the formats of all commands. */
 static pb_status check_format(const pb_options *o)
 {
-    const char *words = o->command == PB_COMMAND_history ? "text|csv|svg|otava" : "text|markdown|junit";
+    const char *words = o->command == PB_COMMAND_history   ? "text|csv|svg|otava"
+                        : o->command == PB_COMMAND_analyze ? "text|markdown|csv"
+                                                           : "text|markdown|junit";
     char word[16];
     for (const char *rest = words; (rest = pb_next_item(rest, '|', word, sizeof word));)
         if (!strcmp(word, o->format)) return PB_OK;

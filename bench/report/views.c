@@ -38,7 +38,7 @@ static const pb_view views[] = {
                  {"kernel_rate", "bytes", false},
                  {"kernel_flops", "flops", false},
                  {"roofline_fraction", "of roofline", false},
-                 {"instructions", "", false},
+                 {"instructions", "instructions", false},
                  {"error", "error", false}}},
     {"attention", .rows = {"variant", "list", "heads", "seq", "topk"},
      .metrics = {{"kernel_time", "time", true},

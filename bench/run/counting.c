@@ -20,6 +20,7 @@ static const char *excluded(const pb_options *o)
 {
     if (strcmp(o->device, "cpu") != 0) return "--device: only the instructions of a CPU are counted";
     if (o->threads > 1) return "--threads: only one thread is counted, because threads that wait execute instructions";
+    if (o->ranks > 1) return "--ranks: the instructions of one process are counted";
     if (o->samples > 0) return "--samples: calls of each case are counted";
     if (o->min_time >= 0) return "--min-time: calls of each case are counted";
     if (o->ceilings && strcmp(o->ceilings, "yes") == 0) return "--ceilings yes: ceilings are times";
