@@ -113,6 +113,17 @@ static pb_status take_up(run *r)
     return pb_run_json_resumed(r->about, r->name.time_utc, r->o);
 }
 
+/* Adds what counts instructions to the fingerprint, because exact keys need it. */
+static pb_status say_counter(const pb_options *o, json_t *fingerprint)
+{
+    char name[PB_COUNTING_NAME];
+    const char *cpu = json_string_value(json_object_get(json_object_get(fingerprint, "hard"), "cpu"));
+    if (!o->instructions) return PB_OK;
+    PB_TRY(pb_counting_name(o, cpu ? cpu : "unknown", name));
+    json_object_set_new(json_object_get(fingerprint, "soft"), "instructions", json_string(name));
+    return PB_OK;
+}
+
 static pb_status identify(run *r)
 {
     pb_backend_id device;
@@ -124,10 +135,11 @@ static pb_status identify(run *r)
     if (!fingerprint) return PB_ENOMEM;
     json_object_set_new(json_object_get(fingerprint, "soft"), "gpu_clocks_locked",
                         r->o->lock_gpu_clocks ? json_string(r->o->lock_gpu_clocks) : json_null());
+    pb_status s = say_counter(r->o, fingerprint);
     pb_machine_id(fingerprint, r->machine_id);
     pb_run_name_new(r->plan.suite->name, r->o->out, &r->name);
     r->seed = r->o->seed >= 0 ? (uint64_t)r->o->seed : r->name.mark & 0xffffff;
-    pb_status s = r->o->resume ? take_up(r) : PB_OK;
+    if (s == PB_OK && r->o->resume) s = take_up(r);
     if (s == PB_OK && !r->about)
         r->about = pb_run_json_make(&(pb_run_info){.run_id = r->name.run_id,
                                                    .machine_id = r->machine_id,
@@ -230,7 +242,7 @@ static pb_exit measure(run *r)
     if (!whole || code == PB_EXIT_HARNESS) return code;
     pb_again again = {.o = r->o, .dir = r->name.dir, .plan = &r->plan, .end = r->end};
     code = pb_worse_exit(code, pb_after_run(r->o, r->name.dir, pb_again_run, &again));
-    if (!r->o->quiet && !r->o->child_only) print_controls(r);
+    if (!r->o->quiet && !r->o->child_only && !r->o->instructions) print_controls(r);
     if (!r->o->quiet) printf("results: %s/results.csv\n", r->name.dir);
     return code == PB_EXIT_NO_MEMORY ? PB_EXIT_HARNESS : code;
 }
@@ -240,6 +252,10 @@ static void warn(const run *r)
 {
     double load = 0;
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    if (r->o->instructions) {
+        if (!r->o->quiet) fprintf(stderr, "bench: instructions are counted in one thread, and nothing is timed\n");
+        return;
+    }
     if (r->o->processes < PB_ENOUGH_PROCESSES)
         fprintf(stderr, "bench: warning: %ld process%s: too few for a comparison, which needs %d\n", r->o->processes,
                 r->o->processes == 1 ? "" : "es", PB_ENOUGH_PROCESSES);
@@ -295,7 +311,8 @@ static pb_exit prepared(run *r)
 {
     int lock = -1;
     pb_clock_lock clocks = PB_CLOCKS_FREE;
-    pb_status s = pb_clock_lock_check(r->o->lock_gpu_clocks, r->o->device);
+    pb_status s = pb_counting_begin(r->o);
+    if (s == PB_OK) s = pb_clock_lock_check(r->o->lock_gpu_clocks, r->o->device);
     if (s == PB_OK) s = plan(r);
     if (s != PB_OK) return pb_complain_of(s);
     if (r->o->dry_run) {
@@ -313,14 +330,17 @@ static pb_exit prepared(run *r)
     return code;
 }
 
-pb_exit pb_cmd_run(const pb_options *o)
+pb_exit pb_cmd_run(const pb_options *given)
 {
+    pb_options options = *given, *o = &options;
+    if (!o->resume && pb_counting_options(o) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     if (o->child_dir) return pb_process_child(o);
     if (o->child_clocks) return pb_clock_keeper(o->child_clocks, o->device, (int)o->child_pipe);
     run r = {.o = o};
     pb_interrupt_watch();
     if (o->resume) {
-        const pb_status s = pb_resume_open(o, &r.resumed);
+        pb_status s = pb_resume_open(o, &r.resumed);
+        if (s == PB_OK) s = pb_counting_options(&r.resumed.options);
         if (s != PB_OK) return pb_complain_of(s);
         r.o = &r.resumed.options;
     }

@@ -128,16 +128,15 @@ void pb_accepted_free(pb_accepted_list *l)
     *l = (pb_accepted_list){0};
 }
 
-static bool same(double a, double b) { return fabs(a - b) < 0.5; }
-
 const pb_accepted *pb_accepted_find(pb_accepted_list *l, const char *key, const char *metric, double from, double to)
 {
     const pb_accepted *found = NULL;
+    const pb_exact_counter *x = pb_exact_find(metric);
     for (int i = 0; i < l->n; i++) {
         pb_accepted *a = &l->a[i];
         if (strcmp(a->metric, metric) != 0 || (strcmp(a->key, key) != 0 && fnmatch(a->key, key, 0) != 0)) continue;
         a->compared = true;
-        if (a->expired || !same(a->from, from) || !same(a->to, to)) continue;
+        if (a->expired || !pb_exact_same(x, a->from, from) || !pb_exact_same(x, a->to, to)) continue;
         a->justified = true;
         if (!found) found = a;
     }

@@ -4,7 +4,8 @@
  *
  *   key      the key of a case, or a pattern with * for several (fnmatch)
  *   metric   an exact counter whose larger number is worse
- *   from,to  the number of the base and of the candidate; no other rise is accepted
+ *   from,to  the number of the base and of the candidate; no other rise is accepted. Numbers that count as equal to
+ *            these (EXACT in metrics.def) match too
  *   reason   not empty; comparisons show it
  *   until    the last day on which the line applies, such as 2027-03-31; empty: no such day
  *

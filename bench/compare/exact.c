@@ -141,6 +141,9 @@ static char *new_text(pb_exact *x)
     return t->why;
 }
 
+/* The number of a side. */
+static double number(const pb_series *s) { return pb_exact_number_of(s, pb_exact_find(s->metric)).value; }
+
 static pb_status append(const matching *m, pb_verdict v)
 {
     v.gate = &exact_gate;
@@ -159,14 +162,14 @@ static void say_kernels(const matching *m, const pb_series *c, char *why)
 
 static void say_why(const matching *m, const pb_series *b, const pb_series *c, pb_verdict_id id, bool listed, char *why)
 {
-    const double was = pb_exact_number_of(b).value, is = pb_exact_number_of(c).value;
+    const double was = number(b), is = number(c);
     switch (id) {
     case PB_VERDICT_INCONCLUSIVE:
         snprintf(why, WHY, "not exact: the processes of a side differ, %.17g to %.17g -> %.17g to %.17g", b->min,
                  b->max, c->min, c->max);
         return;
     case PB_VERDICT_REFERENCE:
-        snprintf(why, WHY, "not comparable: machine, library or number of threads; %.0f -> %.0f", was, is);
+        snprintf(why, WHY, "not comparable: machine, library, build or number of threads; %.0f -> %.0f", was, is);
         return;
     default:
         if (listed) snprintf(why, WHY, "as many launches, but of other kernels");
@@ -180,7 +183,7 @@ static pb_status add_row(const matching *m, const pb_series *b, const pb_series 
     char *why = new_text(m->x);
     if (!why) return pb_fail(PB_ENOMEM, "compare: out of memory");
     say_why(m, b, c, id, listed, why);
-    const double was = pb_exact_number_of(b).value, is = pb_exact_number_of(c).value;
+    const double was = number(b), is = number(c);
     const double ratio = was > 0 && is > 0 && !listed ? is / was : (double)NAN;
     return append(m, (pb_verdict){.base = b,
                                   .cand = c,
@@ -194,7 +197,7 @@ static pb_status add_row(const matching *m, const pb_series *b, const pb_series 
 /* True if accepted.csv accepts the rise; a note then says why. */
 static bool excused(const matching *m, const pb_series *b, const pb_series *c)
 {
-    const double was = pb_exact_number_of(b).value, is = pb_exact_number_of(c).value;
+    const double was = number(b), is = number(c);
     const pb_accepted *a = pb_accepted_find(&m->x->accepted, c->key, c->metric, was, is);
     if (!a || !(is > was)) return false;
     fprintf(m->x->notes, "note: accepted: %s of %s, %.0f -> %.0f: %s\n", c->metric, c->key, was, is, a->reason);
@@ -210,7 +213,7 @@ static bool launches_changed(const matching *m, const char *key)
     for (int i = 0; i < 2; i++) {
         const pb_series *c = pb_series_find(m->cand, key, metrics[i]);
         const pb_series *b = counted(c) ? base_of(m, c, &comparable) : NULL;
-        if (b) changed |= pb_exact_verdict(b, c, false, true) != PB_VERDICT_SAME;
+        if (b) changed |= pb_exact_verdict(b, c, pb_exact_find(metrics[i]), true) != PB_VERDICT_SAME;
     }
     return changed;
 }
@@ -239,7 +242,7 @@ static pb_status match(const matching *m, const pb_series *c, const pb_exact_cou
         return PB_OK;
     }
     const bool accepted = comparable && excused(m, b, c);
-    const pb_verdict_id id = pb_exact_verdict(b, c, counter->listed, comparable);
+    const pb_verdict_id id = pb_exact_verdict(b, c, counter, comparable);
     ++*count_of(x, id, comparable, accepted);
     if (id == PB_VERDICT_SAME || accepted || (counter->listed && launches_changed(m, c->key))) return PB_OK;
     return add_row(m, b, c, id, counter->listed);
@@ -358,9 +361,10 @@ pb_status pb_exact_finish(pb_exact *x, const char **notes)
         fputc('\n', f);
     }
     if (x->foreign)
-        fprintf(
-            f, "note: %d exact counter%s not comparable: machine, library or number of threads differ or are unknown\n",
-            x->foreign, plural(x->foreign));
+        fprintf(f,
+                "note: %d exact counter%s not comparable: machine, library, build or number of threads differ or are "
+                "unknown\n",
+                x->foreign, plural(x->foreign));
     if (x->unstored && x->against)
         fprintf(f, "note: %d exact counter%s not stored yet; `bench baseline counters` stores those of a run\n",
                 x->unstored, plural(x->unstored));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/compare/soft_differences.h"
+#include "bench/text/text.h"
 #include "os/text.h"
 
 static const char *word(const json_t *part, const char *name)
@@ -39,6 +40,26 @@ static void of_cpu(const json_t *hard, const json_t *soft, pb_exact_key *out)
              threads);
 }
 
+/* Copies a word of the fingerprint with its spaces replaced, so that the key's parts stay separate. */
+static const char *one_word(const json_t *part, const char *name, char out[64])
+{
+    snprintf(out, 64, "%s", word(part, name));
+    for (char *s = out; *s; s++)
+        if (*s == ' ') *s = '_';
+    return out;
+}
+
+/* Adds the key of what also depends on how the program was built and on what counts. */
+static void of_build(const json_t *soft, pb_exact_key *out)
+{
+    char libc[64], compiler[64], counter[64];
+    const char *threads = out->text[PB_EXACT_ON_THREADS];
+    if (!*threads || !*one_word(soft, "instructions", counter)) return;
+    snprintf(out->text[PB_EXACT_ON_BUILD], PB_EXACT_KEY_TEXT,
+             "%.100s libc=%.16s compiler=%.32s flags=%08x counter=%.48s", threads, one_word(soft, "libc", libc),
+             one_word(soft, "compiler", compiler), pb_text_hash(word(soft, "flags")), counter);
+}
+
 static void of_gpu(const json_t *hard, const json_t *soft, pb_exact_key *out)
 {
     char name[64];
@@ -46,7 +67,7 @@ static void of_gpu(const json_t *hard, const json_t *soft, pb_exact_key *out)
     for (char *s = name; *s; s++)
         if (*s == ' ') *s = '_';
     if (!*name) return;
-    for (int i = 0; i < PB_EXACT_KEYS; i++)
+    for (int i = 0; i <= PB_EXACT_ON_THREADS; i++)
         snprintf(out->text[i], PB_EXACT_KEY_TEXT, "%.16s %s %lldsm cc=%lld cublaslt=%lld", word(hard, "device"), name,
                  number(hard, "multiprocessors"), number(hard, "capability"), number(soft, "cublaslt"));
 }
@@ -57,7 +78,7 @@ void pb_exact_key_of(const char *results, const char *machine_id, pb_exact_key *
     json_t *f = pb_run_fingerprint(results);
     const json_t *hard = json_object_get(f, "hard"), *soft = json_object_get(f, "soft");
     memset(out, 0, sizeof *out);
-    if (strcmp(word(hard, "device"), cpu) == 0) of_cpu(hard, soft, out);
+    if (strcmp(word(hard, "device"), cpu) == 0) of_cpu(hard, soft, out), of_build(soft, out);
     else if (f) of_gpu(hard, soft, out);
     else if (strncmp(machine_id, "cpu-", sizeof cpu) == 0)
         snprintf(out->text[PB_EXACT_ON_NOTHING], PB_EXACT_KEY_TEXT, "%s", cpu);

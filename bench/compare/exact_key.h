@@ -8,6 +8,11 @@
  *   nothing   cpu                                         cuda NVIDIA_H200 132sm cc=90 cublaslt=130100
  *   isa       cpu isa=avx512 openblas=0.3.21              the same
  *   threads   cpu isa=avx512 openblas=0.3.21 threads=2    the same
+ *   build     cpu isa=avx2 openblas=0.3.21 threads=1      none: instructions are counted on a CPU only
+ *             libc=2.36 compiler=GNU_12.2.0 flags=1a2b3c4d counter=callgrind-3.19.0
+ *
+ * flags is a hash of the compiler's flags; counter is what counted, for perf with the processor's model. Where nothing
+ * counted instructions there is no key of this kind.
  *
  * On a CPU the same ops are called for every instruction set and number of threads; only their implementations and
  * their scratch memory differ. On a GPU the kernels of an op depend on the GPU, and the products that cuBLASLt takes on
@@ -16,7 +21,7 @@
 #define PB_EXACT_KEY_H
 #include "bench/rows/rows.h"
 
-enum { PB_EXACT_KEYS = PB_EXACT_ON_THREADS + 1, PB_EXACT_KEY_TEXT = 160 };
+enum { PB_EXACT_KEYS = PB_EXACT_ON_BUILD + 1, PB_EXACT_KEY_TEXT = 240 };
 
 typedef struct pb_exact_key {
     char text[PB_EXACT_KEYS][PB_EXACT_KEY_TEXT]; /* indexed by pb_exact_depends; "": unknown */

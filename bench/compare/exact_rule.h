@@ -1,7 +1,8 @@
 /* exact_rule.h - the rule for exact counters (EXACT in metrics.def). Pure: no files, no text.
  *
  * The same code gives the same number, so no statistics are needed: one process of each side is enough, and any
- * difference is a change of the code. The sides are comparable where their exact keys are equal (exact_key.h). The
+ * difference is a change of the code. Numbers count as equal where metrics.def says so: the instructions of a call
+ * differ by some hundred with the state of the C library's allocator. The sides are comparable where their exact keys are equal (exact_key.h). The
  * verdict is that of the first line whose conditions hold. Each counter has one of two rules in metrics.def: `fewer`
  * (a larger number is worse) or `listed` (a digest of a list). The last column says whether the row affects the exit
  * code:
@@ -30,8 +31,9 @@ typedef struct pb_exact_number {
     double value;
     bool varies;
 } pb_exact_number;
-pb_exact_number pb_exact_number_of(const pb_series *s);
+pb_exact_number pb_exact_number_of(const pb_series *s, const pb_exact_counter *counter);
 
-/* The verdict by the table above. Both series have a value; listed is the counter's rule. */
-pb_verdict_id pb_exact_verdict(const pb_series *base, const pb_series *cand, bool listed, bool comparable);
+/* The verdict by the table above, for a counter with this rule. Both series have a value. */
+pb_verdict_id pb_exact_verdict(const pb_series *base, const pb_series *cand, const pb_exact_counter *counter,
+                               bool comparable);
 #endif

@@ -1,5 +1,6 @@
 /* exact_store.c - reads and writes baselines/exact/<suite>.csv. */
 #include "bench/compare/session_file.h"
+#include "bench/compare/exact_rule.h"
 #include "bench/compare/exact_store.h"
 
 #include <math.h>
@@ -96,7 +97,8 @@ static void put(storing *s, const pb_row *r, FILE *out)
     if (!old) {
         s->added++;
         s->rows[s->n++] = *r;
-    } else if (fabs(old->value - r->value) > 0.5 || strcmp(old->bench_version, r->bench_version) != 0) {
+    } else if (!pb_exact_same(pb_exact_find(r->metric), old->value, r->value) ||
+               strcmp(old->bench_version, r->bench_version) != 0) {
         s->changed++;
         fprintf(out, "%s of %s: %.0f -> %.0f\n", r->metric, r->key, old->value, r->value);
         *old = *r;
@@ -143,7 +145,10 @@ static void report(const left_out *l, FILE *out)
 }
 
 /* True if the number differs between processes, or between the calls of a process: then it is a mean, and not whole. */
-static bool varies(const pb_series *c) { return c->max > c->min || c->median != floor(c->median); }
+static bool varies(const pb_series *c)
+{
+    return pb_exact_number_of(c, pb_exact_find(c->metric)).varies || c->median != floor(c->median);
+}
 
 /* Puts the run's counters of the suite into the new file, except those that the run could not count here and those that
  * are not the same in every process: it prints how many. *counters: how many the suite has. */
@@ -153,8 +158,8 @@ static pb_status put_counters(storing *s, const char *suite, int *counters, FILE
              varying = {.why = "with different numbers in different calls"};
     for (size_t i = 0; i < s->set.n; i++) {
         const pb_series *c = &s->set.s[i];
-        left_out *l = c->status == PB_ROW_UNSUPPORTED ? &uncounted : varies(c) ? &varying : NULL;
         if (!pb_exact_find(c->metric) || !pb_key_of(c->key, suite)) continue;
+        left_out *l = c->status == PB_ROW_UNSUPPORTED ? &uncounted : varies(c) ? &varying : NULL;
         ++*counters;
         if (!l) PB_TRY(put_counter(s, c, out));
         else l->n++, l->one = c;

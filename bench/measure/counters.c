@@ -66,6 +66,18 @@ static pb_status emit_count(pb_emitter *e, const pb_case *c, const char *metric,
     return pb_emit(e, c, metric, value, 0, wrong ? PB_ROW_WRONG : PB_ROW_OK, wrong ? b->text : "");
 }
 
+/* Emits the smaller number of the last two calls. */
+static pb_status emit_instructions(pb_emitter *e, const pb_case *c, const pb_timing *t)
+{
+    char note[160];
+    const double a = t->instructions[PB_COUNTED_CALLS - 2], b = t->instructions[PB_COUNTED_CALLS - 1];
+    if (t->n == PB_COUNTED_CALLS && pb_exact_same(pb_exact_find("instructions"), a, b))
+        return pb_emit(e, c, "instructions", fmin(a, b), 0, PB_ROW_OK, "");
+    if (t->n < PB_COUNTED_CALLS) snprintf(note, sizeof note, "interrupted after %d calls", t->n);
+    else snprintf(note, sizeof note, "two calls executed %.0f and %.0f instructions", a, b);
+    return pb_emit(e, c, "instructions", (double)NAN, 0, PB_ROW_UNSUPPORTED, note);
+}
+
 pb_status pb_emit_counters(pb_emitter *e, const pb_case *c, const pb_ctx *ctx, const pb_timing *t, double flops)
 {
     if (!t->n) return PB_OK;
@@ -75,5 +87,6 @@ pb_status pb_emit_counters(pb_emitter *e, const pb_case *c, const pb_ctx *ctx, c
     PB_TRY(emit_count(e, c, "allocations", (double)t->allocations));
     PB_TRY(emit_count(e, c, "held_peak", (double)ctx->held_peak));
     if (flops > 0) PB_TRY(emit_count(e, c, "formula_flops", flops));
+    if (t->counted) PB_TRY(emit_instructions(e, c, t));
     return emit_kernels(e, c, t);
 }

@@ -13,6 +13,8 @@ static pb_status check(const pb_measure_opts *o)
     if (o->min_samples < 1 || o->max_samples < o->min_samples || o->max_samples > PB_MAX_SAMPLES)
         return pb_fail(PB_EINVAL, "measure: %d to %d samples, need 1 to %d", o->min_samples, o->max_samples,
                        PB_MAX_SAMPLES);
+    if (o->counter && (o->max_samples != PB_COUNTED_CALLS || o->queued))
+        return pb_fail(PB_EINVAL, "measure: %d calls, need %d to count instructions", o->max_samples, PB_COUNTED_CALLS);
     return PB_OK;
 }
 
@@ -29,6 +31,16 @@ static pb_status prepare(pb_ctx *ctx, const pb_measure_opts *o)
  * event OWN_END + i for the end of its call without the work of a call hook. */
 enum { BATCH = 16, OWN_END = 2 * BATCH };
 
+/* Calls fn, and counts its instructions if the options ask for that. */
+static pb_status call(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, double *instructions)
+{
+    if (!o->counter) return fn(ctx, self);
+    PB_TRY(pb_instructions_begin(o->counter));
+    const pb_status s = fn(ctx, self);
+    PB_TRY(pb_instructions_end(o->counter, instructions));
+    return s;
+}
+
 /* Enqueues the i-th sample of a batch between its two events. */
 static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t, int i)
 {
@@ -37,7 +49,7 @@ static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     /* read before event 2i, so that on a CPU, where both use one clock, the host time covers the sample */
     const double start = pb_clock_seconds();
     PB_TRY(ctx->be->mark(ctx, 2 * i));
-    PB_TRY(fn(ctx, self));
+    PB_TRY(call(ctx, fn, self, o, &t->instructions[o->counter ? t->n + i : 0]));
     if (o->call_hook) PB_TRY(o->call_hook->after_call(o->call_hook, ctx, 2 * i, OWN_END + i));
     PB_TRY(ctx->be->mark(ctx, 2 * i + 1));
     t->host[t->n + i] = pb_clock_seconds() - start;
@@ -164,7 +176,7 @@ static pb_status collect_graph(pb_ctx *ctx, pb_fn fn, void *self, const pb_measu
 
 pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out)
 {
-    pb_timing t = {.median = (double)NAN, .host_median = (double)NAN};
+    pb_timing t = {.median = (double)NAN, .host_median = (double)NAN, .counted = opts->counter != NULL};
     PB_TRY(check(opts));
     PB_TRY(warm_up(ctx, fn, self, opts, opts->warmup, &t.names));
     if (!pb_interrupted()) PB_TRY((opts->graph ? collect_graph : collect)(ctx, fn, self, opts, &t));

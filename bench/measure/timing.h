@@ -3,6 +3,7 @@
 #define PB_TIMING_H
 #include "launch/heartbeat.h"
 #include "bench/measure/hooks.h"
+#include "bench/measure/instructions.h"
 #include "bench/measure/lockstep.h"
 #include "bench/stats/stats.h"
 #include "kernels/engine/op.h"
@@ -22,6 +23,8 @@ typedef struct pb_measure_opts {
     pb_fn before;    /* called with before_self before every sample and warm-up call, not timed; with `queued` it must
                         only enqueue. NULL: none */
     void *before_self;
+    pb_instruction_counter *counter; /* counts the instructions of every sample's call; max_samples must then be
+                                        PB_COUNTED_CALLS, and the times mean nothing. NULL: none are counted */
     /* Ranks that take each sample together: a barrier before it, and its times are those of the slowest rank. Samples
      * are then never queued one after the other. NULL: one rank */
     pb_lockstep *lockstep;
@@ -44,8 +47,10 @@ typedef struct pb_timing {
     double kernel_launches, host_syncs; /* kernel launches and host syncs per call */
     uint64_t allocations;               /* calls of pb_alloc in one call: the most of all samples */
     pb_tally names; /* kernel launches by name, of the last warm-up call; a graph replays the same kernels */
-    double own[PB_MAX_SAMPLES]; /* with a call hook: seconds[] without the work that it added */
-    double slowed;              /* with a call hook: the work that it added, as a fraction of own[]; else 0 */
+    double instructions[PB_COUNTED_CALLS]; /* with a counter: of each call */
+    bool counted;                          /* the calls were counted, not timed */
+    double own[PB_MAX_SAMPLES];            /* with a call hook: seconds[] without the work that it added */
+    double slowed; /* with a call hook: the work that it added, as a fraction of own[]; else 0 */
 } pb_timing;
 
 /* Times fn(ctx, self). If pb_interrupted() becomes true, it stops early and returns the samples it has.

@@ -21,10 +21,11 @@ static const pb_metric_bound bounds[] = {
 #include "bench/rows/metrics.def"
 };
 
-enum { fewer, listed };         /* the values of `rule` */
-enum { nothing, isa, threads }; /* the values of `depends`, in the order of pb_exact_depends */
+enum { fewer, listed };                /* the values of `rule` */
+enum { nothing, isa, threads, build }; /* the values of `depends`, in the order of pb_exact_depends */
 static const pb_exact_counter exact[] = {
-#define EXACT(metric, rule, depends) {#metric, (rule) == listed, (pb_exact_depends)(depends)},
+#define EXACT(metric, rule, slack, share, depends)                                                                     \
+    {#metric, (rule) == listed, slack, share, (pb_exact_depends)(depends)},
 #include "bench/rows/metrics.def"
 };
 
@@ -82,6 +83,11 @@ double pb_metric_bound_of(const char *metric, const char *dtype)
 bool pb_metric_bound_keeps(const pb_metric_bound *b, double base, double x)
 {
     return b->relative ? fabs(x - base) <= b->limit * fabs(base) : x <= b->limit;
+}
+
+bool pb_exact_same(const pb_exact_counter *x, double a, double b)
+{
+    return fabs(a - b) <= x->slack + x->share * fmin(a, b);
 }
 
 const pb_exact_counter *pb_exact_find(const char *metric)

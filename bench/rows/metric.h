@@ -28,12 +28,20 @@ double pb_metric_bound_of(const char *metric, const char *dtype);
 bool pb_metric_bound_keeps(const pb_metric_bound *b, double base, double x);
 
 /* An exact counter: a line EXACT of metrics.def, which explains the members. */
-typedef enum pb_exact_depends { PB_EXACT_ON_NOTHING, PB_EXACT_ON_ISA, PB_EXACT_ON_THREADS } pb_exact_depends;
+typedef enum pb_exact_depends {
+    PB_EXACT_ON_NOTHING,
+    PB_EXACT_ON_ISA,
+    PB_EXACT_ON_THREADS,
+    PB_EXACT_ON_BUILD
+} pb_exact_depends;
 typedef struct pb_exact_counter {
     const char *metric;
-    bool listed; /* a digest of a list; false: a larger number is worse */
+    bool listed;         /* a digest of a list; false: a larger number is worse */
+    double slack, share; /* numbers that differ by at most slack + share * the smaller one count as equal */
     pb_exact_depends depends;
 } pb_exact_counter;
+/* True if two numbers of the counter count as equal: the members slack and share say when. */
+bool pb_exact_same(const pb_exact_counter *x, double a, double b);
 /* Returns the entry of an exact counter. NULL: the metric is not an exact counter. */
 const pb_exact_counter *pb_exact_find(const char *metric);
 

@@ -247,6 +247,7 @@ static pb_status run_process(pb_process *l, const int *order, const double *limi
     pb_supervise(&rules, &w, 1);
     const pb_status ended = pb_process_finish(start, &w, loss);
     clear(l);
+    if (l->options->instructions) pb_callgrind_remove_files(l->dir, w.pid);
     l->refused = ended != PB_OK && w.at < cases.first;
     PB_TRY(ended);
     PB_TRY(after_process(l, order, &w, loss, code, stopped));

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "bench/rows/rows.h"
+#include "bench/run/counting.h"
 #include "cli/threads.h"
 #include "launch/launch.h"
 #include "launch/start.h"
@@ -73,8 +74,8 @@ static _Noreturn void become_child(const void *self, int pipe_fd)
         setenv("OMP_NUM_THREADS", number, 1);
     }
     pb_threads_set_waiting();
-    execv("/proc/self/exe", (char *const *)s->argv);
-    fprintf(stderr, "bench: /proc/self/exe: %s\n", strerror(errno));
+    pb_counting_exec(s->process->options, s->process->dir, s->argv);
+    fprintf(stderr, "bench: a measuring process cannot be started: %s\n", strerror(errno));
     _exit(PB_EXIT_HARNESS);
 }
 

@@ -2,6 +2,7 @@
  * that it can be resumed.
  *
  *   process.h     one measuring process, which measures every case once
+ *   counting.h    a run with --instructions: its options, and its processes under Valgrind
  *   process_start.h  starts it, alone or as the ranks of a job
  *   rank.h        a measuring process as one of several ranks
  *   throttle.h    measures processes, and measures those again that ran on a throttled machine
@@ -12,6 +13,7 @@
  *   resume.h      continues an interrupted run */
 #ifndef PB_BENCH_RUN_H
 #define PB_BENCH_RUN_H
+#include "bench/run/counting.h"
 #include "bench/run/kept.h"
 #include "bench/run/process.h"
 #include "bench/run/progress.h"

@@ -206,9 +206,10 @@ static pb_exit with_device(const pb_options *o, pb_backend_id device, pb_rank *r
     return code;
 }
 
-/* Opens the device only in this process's time slice, so that it does not disturb the other process. */
+/* Opens the device only in this process's time slice, so that it does not disturb the other process. counter NULL:
+ * times are measured. */
 static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_heartbeat *heartbeat, pb_rank *rank,
-                                pb_emitter *emitter)
+                                pb_emitter *emitter, pb_instruction_counter *counter)
 {
     pb_time_slices slices;
     const pb_status s = pb_time_slice_open(o->child_time_slice, (int)o->child_first, o->threads, heartbeat, &slices);
@@ -218,10 +219,23 @@ static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_he
                               .asked = measure_asked(o),
                               .heartbeat = heartbeat,
                               .time_slice = &slices,
+                              .counter = counter,
                               .lockstep = rank ? &rank->lockstep : NULL,
                               .slowdown = &slowdown};
     const pb_exit code = with_device(o, device, rank, &env);
     pb_time_slice_close(&slices);
+    return code;
+}
+
+static pb_exit with_counter(const pb_options *o, pb_backend_id device, pb_heartbeat *heartbeat, pb_rank *rank,
+                            pb_emitter *emitter)
+{
+    pb_instruction_counter counter;
+    if (!o->instructions) return with_time_slices(o, device, heartbeat, rank, emitter, NULL);
+    const pb_status s = pb_instructions_open(o->instructions, o->child_dir, &counter);
+    if (s != PB_OK) return pb_complain_of(s);
+    const pb_exit code = with_time_slices(o, device, heartbeat, rank, emitter, &counter);
+    pb_instructions_close(&counter);
     return code;
 }
 
@@ -236,7 +250,7 @@ static pb_exit with_emitter(const pb_options *o, pb_heartbeat *heartbeat, pb_ran
     emitter.run_id = o->child_run, emitter.machine_id = o->child_machine, emitter.host = o->child_host;
     emitter.commit = pb_run_commit();
     emitter.process = (int)o->child_process;
-    const pb_exit code = with_time_slices(o, device, heartbeat, rank, &emitter);
+    const pb_exit code = with_counter(o, device, heartbeat, rank, &emitter);
     pb_emitter_close(&emitter);
     return code;
 }

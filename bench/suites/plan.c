@@ -315,6 +315,7 @@ static pb_status check_ranks(const pb_suite *s, const pb_plan_request *r, const 
 
 static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_plan_request *r, pb_plan *p)
 {
+    if (r->counting && s->counting) s = s->counting;
     const pb_axis_list l = axes_of(s, r);
     p->suite = s;
     PB_TRY(check_ranks(s, r, &l));
@@ -385,7 +386,7 @@ pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_plan_request
     pb_plan p = {0};
     pb_status s = plan_both(ctx, suite, r, &p);
     if (s == PB_OK && r->only) pb_plan_keep(&p, r->only);
-    else if (s == PB_OK) s = pb_controls_add(&p);
+    else if (s == PB_OK && !r->counting) s = pb_controls_add(&p);
     if (s != PB_OK) pb_plan_free(&p);
     else *out = p;
     return s;

@@ -13,6 +13,7 @@ typedef struct pb_plan_request {
     const char *impl, *prefer; /* added to the keys, as axes of the suite or as names of their own; NULL: not given */
     bool no_ceilings;          /* no ceilings but those that a filter names */
     long ranks;                /* ranks of each process, which the keys name; at most 1: no ranks */
+    bool counting;             /* instructions are counted: the suite's cases for that, without control cases */
     const char *only;          /* keys as for pb_plan_keep(); NULL: all */
 } pb_plan_request;
 

@@ -31,6 +31,10 @@ typedef struct pb_suite {
     /* Optional: runs after the last case of a process and emits rows derived from the process's other rows, such as
      * requirements. */
     pb_status (*conclude)(pb_ctx *ctx, pb_emitter *emitter);
+    /* The suite in a run that counts instructions (suite_env.h): smaller cases, because an emulated processor takes tens
+     * to hundreds of times as long, and no conclusions, which follow from times. NULL: its instructions are not
+     * counted. */
+    const struct pb_suite *counting;
 } pb_suite;
 
 #define SUITE(name) extern const pb_suite pb_suite_##name;

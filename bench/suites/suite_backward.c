@@ -85,16 +85,21 @@ static pb_status check(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph,
     return graph ? check_graph(ctx, c, t, emitter, v) : PB_OK;
 }
 
-static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_timing *timing, pb_emitter *emitter)
+static pb_status emit_times(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_timing *timing, pb_emitter *emitter)
 {
     const pb_train_config *cfg = pb_trainer_config(t);
     PB_TRY(pb_emit_timing(emitter, c, "backward_time", timing, ""));
     PB_TRY(pb_emit(emitter, c, "tokens_per_second", cfg->B * cfg->S / timing->median, timing->n, PB_ROW_OK, ""));
-    const pb_flops flops = pb_trainer_flops(t);
-    PB_TRY(pb_emit_counters(emitter, c, ctx, timing, flops.backward - flops.again));
     if (ctx->id != PB_CPU) PB_TRY(pb_emit(emitter, c, "host_time", timing->host_median, timing->n, PB_ROW_OK, ""));
     if (pb_train_case_graph(c)) PB_TRY(pb_emit_graph(emitter, c, timing));
     return pb_train_case_memory(ctx, c, emitter);
+}
+
+static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_timing *timing, pb_emitter *emitter)
+{
+    const pb_flops flops = pb_trainer_flops(t);
+    if (!timing->counted) PB_TRY(emit_times(ctx, c, t, timing, emitter));
+    return pb_emit_counters(emitter, c, ctx, timing, flops.backward - flops.again);
 }
 
 static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, const pb_suite_env *env)
@@ -176,10 +181,23 @@ static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
     return ctx->id == PB_CPU ? PB_OK : pb_graph_gain_conclude(emitter, "backward", "backward_time");
 }
 
+#define AXES    PB_TRAIN_AXES " batch=1 clip=fused mode=eager seq=128 tuning=lora"
+#define COUNTED "model=tiny seq=32 batch=1 "
+static const char *const counted_grid[] = {VARIANTS(COUNTED "tuning=lora"), COUNTED "tuning=full,qlora", NULL};
+static const char *const counted_full_grid[] = {
+    COUNTED "tuning=full,lora,qlora dtype=f32,bf16 mode=eager,graph clip=sync,fused,multi", NULL};
+static const pb_suite counting = {.name = "backward",
+                                  .axes = AXES,
+                                  .grid = counted_grid,
+                                  .full_grid = counted_full_grid,
+                                  .check = check_case,
+                                  .expect = expect,
+                                  .run = run};
+
 const pb_suite pb_suite_backward = {
     .name = "backward",
     .what = "the backward pass of a model: what a CUDA graph and a fused gradient clip gain",
-    .axes = PB_TRAIN_AXES " batch=1 clip=fused mode=eager seq=128 tuning=lora",
+    .axes = AXES,
     .grid = grid,
     .full_grid = full_grid,
     .device_grid = device_grid,
@@ -188,5 +206,6 @@ const pb_suite pb_suite_backward = {
     .expect = expect,
     .device_expect = device_expect,
     .run = run,
+    .counting = &counting,
     .conclude = conclude,
 };

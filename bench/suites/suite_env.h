@@ -15,14 +15,15 @@ typedef struct pb_measure_asked {
 typedef struct pb_suite_env {
     pb_emitter *emitter;
     pb_measure_asked asked;
-    pb_heartbeat *heartbeat;    /* writes heartbeats to the parent process; NULL: none are sent */
-    pb_time_slices *time_slice; /* shared with another process; NULL: none */
-    pb_lockstep *lockstep;      /* the ranks that measure together; NULL: one rank */
-    pb_slowdown *slowdown;      /* delay to inject into every timed call; NULL: none */
+    pb_heartbeat *heartbeat;         /* writes heartbeats to the parent process; NULL: none are sent */
+    pb_time_slices *time_slice;      /* shared with another process; NULL: none */
+    pb_lockstep *lockstep;           /* the ranks that measure together; NULL: one rank */
+    pb_instruction_counter *counter; /* instructions are counted and nothing is timed; NULL: time is measured */
+    pb_slowdown *slowdown;           /* delay to inject into every timed call; NULL: none */
 } pb_suite_env;
 
 /* Returns a suite's measurement options, with warm-up, samples and time replaced by those of the command line where
- * given, and with this process's heartbeat, time slices and injected delay as hooks. Each call invalidates the
+ * given, or by those of counting if the process counts instructions; and with this process's heartbeat, time slices and injected delay as hooks. Each call invalidates the
  * calibration of the delay that the previous one used, so measurements must not be nested. */
 pb_measure_opts pb_env_measure_opts(const pb_suite_env *env, pb_measure_opts suite);
 /* A ceiling that this process measured earlier, such as copy_rate or matmul_rate. 0: not measured. */

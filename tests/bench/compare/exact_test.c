@@ -1,5 +1,6 @@
 /* exact_test.c - tests of exact counters: a rise against the stored value fails a comparison unless accepted.csv lists
  * it, only values with the same exact key are compared, and changed lists of kernels are shown. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "bench/compare/exact_store.h"
 #include "bench/compare/kernel_lists.h"
 #include "bench/measure/counters.h"
+#include "bench/measure/instructions.h"
 #include "tests/test.h"
 
 #define CASE "backward/step?dtype=f32"
@@ -165,7 +167,8 @@ static void exact_keys_decide_what_gates(void **state)
     made m = first;
     (void)state;
     m.name = "threads", m.threads = 8, m.peak = "223456789012", make_run(&m);
-    compared("threads", PB_EXIT_OK, "(REFERENCE): not comparable: machine, library or number of threads; 123456789012");
+    compared("threads", PB_EXIT_OK,
+             "(REFERENCE): not comparable: machine, library, build or number of threads; 123456789012");
     m.calls = "700", make_run(&m);
     compared("threads", PB_EXIT_REGRESSION, "REGRESSED: exact, 692 -> 700 (+8)\n");
     m = first;
@@ -319,9 +322,70 @@ static void exact_keys(void **state)
     assert_null(pb_exact_key_for(&k, "kernel_launches"));
 }
 
+static void exact_key_of_a_build(void **state)
+{
+    pb_exact_key k, other;
+    (void)state;
+    static const char *const form =
+        "{\"fingerprint\": {\"hard\": {\"device\": \"cpu\", \"isa\": \"avx2\"}, \"soft\": {\"threads\": 1, "
+        "\"openblas\": \"OpenBLAS 0.3.21 X\", \"libc\": \"2.36\", \"compiler\": \"GNU 12.2.0\", \"flags\": \"%s\"%s}}}";
+    char json[512];
+    mkdir(at("built"), 0777);
+    snprintf(json, sizeof json, form, "-O3", ", \"instructions\": \"perf AMD EPYC\"");
+    write_text("built/run.json", json);
+    pb_exact_key_of(at("built"), "cpu-x-2c", &k);
+    const char *text = pb_exact_key_for(&k, "instructions");
+    assert_non_null(text);
+    assert_non_null(strstr(text, "cpu isa=avx2 openblas=0.3.21 threads=1 libc=2.36 compiler=GNU_12.2.0 flags="));
+    assert_non_null(strstr(text, " counter=perf_AMD_EPYC"));
+    snprintf(json, sizeof json, form, "-O2", ", \"instructions\": \"perf AMD EPYC\"");
+    write_text("built/run.json", json);
+    pb_exact_key_of(at("built"), "cpu-x-2c", &other);
+    assert_false(pb_exact_keys_agree(&k, &other, "instructions"));
+    assert_true(pb_exact_keys_agree(&k, &other, "held_peak"));
+    snprintf(json, sizeof json, form, "-O3", "");
+    write_text("built/run.json", json);
+    pb_exact_key_of(at("built"), "cpu-x-2c", &other);
+    assert_null(pb_exact_key_for(&other, "instructions"));
+    assert_true(pb_exact_keys_agree(&k, &other, "held_peak"));
+}
+
+static void numbers_that_count_as_equal(void **state)
+{
+    const pb_exact_counter *launches = pb_exact_find("kernel_launches"), *x = pb_exact_find("instructions");
+    (void)state;
+    assert_true(pb_exact_same(launches, 65, 65));
+    assert_false(pb_exact_same(launches, 65, 66));
+    assert_false(pb_exact_same(launches, 1e9, 1e9 + 1));
+    assert_true(pb_exact_same(x, 2000, 3000)); /* the allocator */
+    assert_false(pb_exact_same(x, 2000, 3011));
+    assert_true(pb_exact_same(x, 1e6, 1.005e6));
+    assert_true(pb_exact_same(x, 1.005e6, 1e6));
+    assert_false(pb_exact_same(x, 1e6, 1.0061e6));
+    assert_false(pb_exact_same(x, 1.0061e6, 1e6));
+}
+
+static void a_refused_counter_says_why(void **state)
+{
+    (void)state;
+    assert_int_equal(pb_perf_refused(EACCES, "3"), PB_EUNSUPPORTED);
+    assert_non_null(strstr(pb_error(), "the system forbids it"));
+    assert_non_null(strstr(pb_error(), "kernel.perf_event_paranoid is 3"));
+    assert_int_equal(pb_perf_refused(EPERM, NULL), PB_EUNSUPPORTED);
+    assert_non_null(strstr(pb_error(), "kernel.perf_event_paranoid is unknown"));
+    assert_int_equal(pb_perf_refused(ENOENT, "2"), PB_EUNSUPPORTED);
+    assert_non_null(strstr(pb_error(), "this machine offers no counter of instructions"));
+    assert_int_equal(pb_perf_refused(ENOSYS, "2"), PB_EUNSUPPORTED);
+    assert_non_null(strstr(pb_error(), strerror(ENOSYS)));
+    assert_int_equal(pb_status_exit(PB_EUNSUPPORTED), 125);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_key_of_a_build),
+        cmocka_unit_test(numbers_that_count_as_equal),
+        cmocka_unit_test(a_refused_counter_says_why),
         cmocka_unit_test(only_a_rise_fails),
         cmocka_unit_test(other_kernels_are_shown),
         cmocka_unit_test(exact_keys_decide_what_gates),
