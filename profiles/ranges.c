@@ -26,15 +26,15 @@ void pb_ranges_start(void)
 
 /* The calling thread's place while it records; depth counts ranges that are too deep as well. */
 static _Thread_local bool tracking;
-static _Thread_local pb_place place;
+static _Thread_local pb_range_stack place;
 
 void pb_range_begin(pb_range_kind kind, const char *name, int64_t value)
 {
     const int on = pb_ranges_on;
     if (on & PB_LISTENS_NVTX) pb_nvtx_begin(kind, name, value);
     if (on & PB_LISTENS_RING) pb_ring_begin(kind, name, value);
-    if (on & PB_LISTENS_PLACE && tracking) {
-        if (place.depth < PB_PLACE_DEPTH) {
+    if (on & PB_LISTENS_STACK && tracking) {
+        if (place.depth < PB_RANGE_STACK_DEPTH) {
             place.at[place.depth].kind = kind;
             place.at[place.depth].name = name;
             place.at[place.depth].value = value;
@@ -46,27 +46,27 @@ void pb_range_begin(pb_range_kind kind, const char *name, int64_t value)
 void pb_range_finish(void)
 {
     const int on = pb_ranges_on;
-    if (on & PB_LISTENS_PLACE && tracking && place.depth > 0) place.depth--;
+    if (on & PB_LISTENS_STACK && tracking && place.depth > 0) place.depth--;
     if (on & PB_LISTENS_RING) pb_ring_finish();
     if (on & PB_LISTENS_NVTX) pb_nvtx_finish();
 }
 
-void pb_place_track(bool on)
+void pb_range_stack_track(bool on)
 {
     tracking = on;
     place.depth = 0;
-    if (on) __atomic_or_fetch(&pb_ranges_on, PB_LISTENS_PLACE, __ATOMIC_RELAXED);
-    else __atomic_and_fetch(&pb_ranges_on, ~PB_LISTENS_PLACE, __ATOMIC_RELAXED);
+    if (on) __atomic_or_fetch(&pb_ranges_on, PB_LISTENS_STACK, __ATOMIC_RELAXED);
+    else __atomic_and_fetch(&pb_ranges_on, ~PB_LISTENS_STACK, __ATOMIC_RELAXED);
 }
 
-pb_place pb_place_now(void)
+pb_range_stack pb_range_stack_now(void)
 {
-    pb_place p = place;
-    if (p.depth > PB_PLACE_DEPTH) p.depth = PB_PLACE_DEPTH;
+    pb_range_stack p = place;
+    if (p.depth > PB_RANGE_STACK_DEPTH) p.depth = PB_RANGE_STACK_DEPTH;
     return p;
 }
 
-void pb_place_move(pb_place *open, const pb_place *want)
+void pb_range_stack_move(pb_range_stack *open, const pb_range_stack *want)
 {
     int same = 0;
     while (same < open->depth && same < want->depth && open->at[same].name == want->at[same].name &&

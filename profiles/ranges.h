@@ -37,7 +37,7 @@ extern const char *const pb_range_kinds[PB_RANGE_KINDS];
 enum { PB_RANGE_NO_VALUE = -1 };
 
 /* Who listens: bits of PB_LISTENS_*; 0: no listener. Written by pb_ranges_start and by ring.h, read by every range. */
-enum { PB_LISTENS_NVTX = 1, PB_LISTENS_RING = 2, PB_LISTENS_PLACE = 4 };
+enum { PB_LISTENS_NVTX = 1, PB_LISTENS_RING = 2, PB_LISTENS_STACK = 4 };
 extern volatile int pb_ranges_on;
 /* Finds out whether an NVTX tool is attached. Every context that is opened calls this function; only the first call has
  * an effect. */
@@ -59,26 +59,26 @@ static inline void pb_range_pop(void)
     if (__builtin_expect(pb_ranges_on, 0)) pb_range_finish();
 }
 
-/* ---- the place of recorded work ------------------------------------------------------------------
+/* ---- the ranges around recorded work ------------------------------------------------------------------
  * While a graph is recorded, each recorded call notes the ranges around it, so that a replay, in which the code that
  * opens ranges does not run, can name the phase of each call. */
 
-enum { PB_PLACE_DEPTH = 6 }; /* deeper ranges are not noted */
-typedef struct pb_place {
+enum { PB_RANGE_STACK_DEPTH = 6 }; /* deeper ranges are not noted */
+typedef struct pb_range_stack {
     int depth;
     struct {
         pb_range_kind kind;
         const char *name;
         int64_t value;
-    } at[PB_PLACE_DEPTH]; /* outermost first */
-} pb_place;
+    } at[PB_RANGE_STACK_DEPTH]; /* outermost first */
+} pb_range_stack;
 
 /* Begins, or ends, to note the ranges of the calling thread. One thread at a time records. */
-void pb_place_track(bool on);
-/* The ranges that were begun on this thread since pb_place_track(true) and have not ended. */
-pb_place pb_place_now(void);
+void pb_range_stack_track(bool on);
+/* The ranges that were begun on this thread since pb_range_stack_track(true) and have not ended. */
+pb_range_stack pb_range_stack_now(void);
 /* Ends and begins ranges, so that those of *open become those of *want; *open = *want. */
-void pb_place_move(pb_place *open, const pb_place *want);
+void pb_range_stack_move(pb_range_stack *open, const pb_range_stack *want);
 #ifdef __cplusplus
 }
 #endif

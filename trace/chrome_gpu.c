@@ -153,7 +153,7 @@ static void begin_event(writer *w, const char *cat, const char *name, long pid, 
     w->size->events++;
 }
 
-static const char *in_place(const pb_place *p, pb_range_kind kind)
+static const char *in_place(const pb_range_stack *p, pb_range_kind kind)
 {
     for (int i = p->depth - 1; i >= 0; i--)
         if (p->at[i].kind == kind) return p->at[i].name;

@@ -6,7 +6,7 @@
  *
  * Work of a replayed graph. All kernels of a replay share the host call that launched the graph, so the ranges around
  * that call do not name their op. While a graph is captured, CUPTI reports each node as it is created, in the thread that
- * captures: the ranges that are open then (pb_place_now) are kept. When the graph is instantiated, CUPTI reports which
+ * captures: the ranges that are open then (pb_range_stack_now) are kept. When the graph is instantiated, CUPTI reports which
  * node is the copy of which, and a kernel's record names the copy. So graphs must be captured after pb_gpu_open(). */
 #ifndef PB_TRACE_GPU_H
 #define PB_TRACE_GPU_H
@@ -37,14 +37,14 @@ typedef struct pb_gpu_event {
     uint64_t bytes;                                /* of copies and sets */
     uint64_t node;                                 /* of a replayed graph; 0: none */
     uint32_t grid[3], block[3], registers, shared; /* of kernels; shared memory in bytes per CTA */
-    const pb_place *place; /* of work of a replayed graph: the ranges when it was captured; NULL: not known */
+    const pb_range_stack *place; /* of work of a replayed graph: the ranges when it was captured; NULL: not known */
 } pb_gpu_event;
 
 typedef struct pb_gpu_window {
     pb_gpu_event *events; /* [n], by begin */
     size_t n;
     size_t dropped;            /* records that CUPTI or the memory limit lost */
-    size_t replayed, unplaced; /* kernels, copies and sets of replayed graphs; those without a place */
+    size_t replayed, unplaced; /* kernels, copies and sets of replayed graphs; those whose ranges are not known */
     size_t buffer_bytes;       /* host memory that the window's records took */
 } pb_gpu_window;
 

@@ -8,12 +8,12 @@
 
 typedef struct known {
     uint64_t id; /* 0: free */
-    const pb_place *place;
+    const pb_range_stack *place;
 } known;
 
 typedef struct kept_place {
     struct kept_place *next;
-    pb_place place;
+    pb_range_stack place;
 } kept_place;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -21,7 +21,7 @@ static known *table; /* [room], at most half full */
 static size_t room, used;
 static kept_place *places;
 
-static bool same_place(const pb_place *a, const pb_place *b)
+static bool same_place(const pb_range_stack *a, const pb_range_stack *b)
 {
     if (a->depth != b->depth) return false;
     for (int i = 0; i < a->depth; i++)
@@ -30,7 +30,7 @@ static bool same_place(const pb_place *a, const pb_place *b)
     return true;
 }
 
-static const pb_place *keep(const pb_place *place)
+static const pb_range_stack *keep(const pb_range_stack *place)
 {
     kept_place *k = places;
     while (k && !same_place(&k->place, place)) k = k->next;
@@ -64,7 +64,7 @@ static bool make_room(void)
     return true;
 }
 
-static void put(uint64_t id, const pb_place *place)
+static void put(uint64_t id, const pb_range_stack *place)
 {
     if (!id || !place || !make_room()) return;
     known *k = slot_of(table, room, id);
@@ -72,9 +72,9 @@ static void put(uint64_t id, const pb_place *place)
     *k = (known){id, place};
 }
 
-static const pb_place *get(uint64_t id) { return id && room ? slot_of(table, room, id)->place : NULL; }
+static const pb_range_stack *get(uint64_t id) { return id && room ? slot_of(table, room, id)->place : NULL; }
 
-void pb_nodes_add(uint64_t id, const pb_place *place)
+void pb_nodes_add(uint64_t id, const pb_range_stack *place)
 {
     (void)pthread_mutex_lock(&lock);
     put(id, keep(place));
@@ -88,10 +88,10 @@ void pb_nodes_copy(uint64_t copy, uint64_t original)
     (void)pthread_mutex_unlock(&lock);
 }
 
-const pb_place *pb_nodes_find(uint64_t id)
+const pb_range_stack *pb_nodes_find(uint64_t id)
 {
     (void)pthread_mutex_lock(&lock);
-    const pb_place *p = get(id);
+    const pb_range_stack *p = get(id);
     (void)pthread_mutex_unlock(&lock);
     return p;
 }

@@ -2,7 +2,7 @@
  *
  * Every rank calls the functions below in the same order: for each case pb_lockstep_begin, then around each sample
  * pb_lockstep_meet and pb_lockstep_slowest, and at the end pb_lockstep_end. Each call is one exchange between all ranks
- * over TCP (ranks/world.h), never timed. It passes on what every rank must know to go on in the same way: whether a
+ * over TCP (ranks/world.h), never timed. It passes on what every rank must know to continue in the same way: whether a
  * rank was interrupted, and whether a rank has ended the case because of a failure, in which case no rank takes another
  * sample and all of them get that rank's failure.
  *

@@ -23,7 +23,7 @@ typedef struct pb_measure_opts {
                         only enqueue. NULL: none */
     void *before_self;
     /* Ranks that take each sample together: a barrier before it, and its times are those of the slowest rank. Samples
-     * are then never queued behind each other. NULL: one rank */
+     * are then never queued one after the other. NULL: one rank */
     pb_lockstep *lockstep;
     pb_heartbeat *heartbeat;   /* gets a heartbeat after samples and warm-up calls; NULL: no heartbeats */
     pb_call_hook *call_hook;   /* adds work to every timed call (pb_slowdown_hook); NULL: none */

@@ -1,6 +1,6 @@
 /* grid.h - grid lines: how axes and their values are written, and the cases that they stand for. */
-#ifndef PB_GRID_H
-#define PB_GRID_H
+#ifndef PB_RUN_GRID_H
+#define PB_RUN_GRID_H
 #include "bench/rows/rows.h"
 
 enum { PB_GRID_ITEM = 512 }; /* bytes of one item of a grid line, such as "batch=1,2,4" */

@@ -403,9 +403,9 @@ static void cuda_graph_free(pb_graph *g)
 static pb_status capture(pb_ctx *ctx, pb_fn fn, void *self, cudaGraph_t *graph)
 {
     PB_CUDA_TRY(cudaStreamBeginCapture(pb_cuda_stream(ctx), cudaStreamCaptureModeThreadLocal));
-    pb_place_track(true);
+    pb_range_stack_track(true);
     const pb_status s = fn(ctx, self);
-    pb_place_track(false);
+    pb_range_stack_track(false);
     const cudaError_t e = cudaStreamEndCapture(pb_cuda_stream(ctx), graph);
     (void)cudaGetLastError();
     if (s != PB_OK) return s;

@@ -23,7 +23,7 @@ typedef struct node {
     const pb_op *op;
     const pb_impl *impl;
     void *args;
-    pb_place place; /* the ranges that were open when it was recorded */
+    pb_range_stack place; /* the ranges that were open when it was recorded */
 } node;
 
 struct pb_graph {
@@ -145,7 +145,7 @@ pb_status pb_recording_add(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, co
     void *copy = malloc(op->args_size);
     if (!copy) return pb_fail(PB_ENOMEM, "cpu: no memory for a recorded call");
     memcpy(copy, args, op->args_size);
-    g->nodes[g->n++] = (node){op, impl, copy, pb_place_now()};
+    g->nodes[g->n++] = (node){op, impl, copy, pb_range_stack_now()};
     return PB_OK;
 }
 
@@ -154,9 +154,9 @@ static pb_status cpu_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
     pb_graph *g = calloc(1, sizeof *g);
     if (!g) return pb_fail(PB_ENOMEM, "cpu: no memory for a graph");
     ctx->recorder = g;
-    pb_place_track(true);
+    pb_range_stack_track(true);
     pb_status s = fn(ctx, self);
-    pb_place_track(false);
+    pb_range_stack_track(false);
     ctx->recorder = NULL;
     if (s != PB_OK) {
         cpu_graph_free(g);
@@ -168,15 +168,15 @@ static pb_status cpu_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
 
 static pb_status cpu_replay(pb_ctx *ctx, pb_graph *g)
 {
-    const pb_place none = {0};
-    pb_place open = none;
+    const pb_range_stack none = {0};
+    pb_range_stack open = none;
     pb_status s = PB_OK;
     for (size_t i = 0; s == PB_OK && i < g->n; i++) {
         const node *n = &g->nodes[i];
-        if (pb_ranges_on) pb_place_move(&open, &n->place);
+        if (pb_ranges_on) pb_range_stack_move(&open, &n->place);
         s = pb_impl_run(ctx, n->op, n->impl, n->args);
     }
-    pb_place_move(&open, &none);
+    pb_range_stack_move(&open, &none);
     return s;
 }
 

@@ -18,6 +18,7 @@ bench report     | run.csv    | -      |      | report IN
 bench compare    | -          | folder |      | compare --self --suite paired --pairs 2 --max-pairs 2 --samples 2 --quiet --out OUT
 bench history    | gates.csv  | .csv   |      | history --baseline stored --gates IN --format csv --out OUT
 bench analyze    | -          | -      |      | analyze inputs/profile
+bench project    | comm.csv   | .csv   |      | project --format csv --ranks 2,3,4,5,6,7,8,2,3,4,5,6,7,8,2,3,4,5,6,7,8,2,3,4,5,6,7,8 IN --out OUT
 bench baseline   | base.csv   | folder |      | baseline save IN --reason why --gates inputs/gates.csv --baseline OUT
 bench export     | run.csv    | .txt   |      | export IN --to benchfmt --out OUT
 bench import     | nccl.txt   | folder |      | import nccl-tests IN --out OUT
@@ -36,6 +37,7 @@ TABLE
 mkdir inputs baselines
 cp "$source/tests/fixtures/report/results.csv" inputs/run.csv
 cp "$source/tests/fixtures/exchange/nccl.txt" inputs/
+cp "$source/tests/fixtures/project/collectives.csv" inputs/comm.csv
 mkdir runs && "$write_runs" "$source/tests/fixtures/compare/cases.txt" runs && cp runs/gates.csv inputs/
 # More rows than fit on a disk of 4 KB.
 mkdir -p stored/m1

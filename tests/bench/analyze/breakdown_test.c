@@ -136,8 +136,8 @@ static void a_gpu_is_divided_and_its_work_joined(void **state)
 {
     (void)state;
     static pb_breakdown b;
-    static const pb_place place = {.depth = 2,
-                                   .at = {{PB_RANGE_phase, "backward", PLAIN}, {PB_RANGE_op, "replayed_op", PLAIN}}};
+    static const pb_range_stack place = {
+        .depth = 2, .at = {{PB_RANGE_phase, "backward", PLAIN}, {PB_RANGE_op, "replayed_op", PLAIN}}};
     pb_gpu_event events[] = {
         event(PB_GPU_CALL, "cudaLaunchKernel_v7000", 1, 2.1, 2.2),
         event(PB_GPU_CALL, "cuLaunchKernel", 1, 2.11, 2.19),
