@@ -118,6 +118,7 @@ const pb_cli pb_bench_cli = {"bench", commands, options, types, &axes, aliases};
 static pb_status check_format(const pb_options *o)
 {
     const char *words = o->command == PB_COMMAND_history   ? "text|csv|svg|otava"
+                        : o->command == PB_COMMAND_analyze ? "text|markdown|csv"
                         : o->command == PB_COMMAND_project ? "text|csv"
                                                            : "text|markdown|junit";
     char word[16];
