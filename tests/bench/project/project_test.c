@@ -299,9 +299,8 @@ static double value_of(const char *csv, const char *basis, const char *name, con
         for (int i = 0; i < 8; i++) field[i] = strsep(&rest, ",");
         assert_non_null(field[7]);
         const char *slash = strchr(field[1], '/');
-        if (strcmp(field[0], basis) || !slash || strncmp(slash + 1, name, strlen(name)) || strcmp(field[2], link) ||
-            strcmp(field[3], ranks) || strcmp(field[5], metric))
-            continue;
+        if (strcmp(field[0], basis) != 0 || !slash || strncmp(slash + 1, name, strlen(name)) != 0) continue;
+        if (strcmp(field[2], link) != 0 || strcmp(field[3], ranks) != 0 || strcmp(field[5], metric) != 0) continue;
         found = *field[7] ? strtod(field[7], NULL) : (double)NAN;
         lines++;
     }
@@ -352,7 +351,7 @@ static void projections_are_those_of_the_simulation(void **state)
     assert_non_null(fgets(line, sizeof line, f));
     for (; fgets(line, sizeof line, f); lines++) {
         assert_int_equal(sscanf(line, "%31[^,],%63[^,],%15[^,],%31[^,],%lf", file, name, ranks, metric, &want), 5);
-        const double got = value_of(strcmp(file, "hosts") ? one : many, "projected", name, "", ranks, metric);
+        const double got = value_of(strcmp(file, "hosts") == 0 ? many : one, "projected", name, "", ranks, metric);
         if (!(fabs(got / want - 1) <= 0.03)) fail_msg("%s %s %s: %g, want %g", name, ranks, metric, got, want);
     }
     assert_int_equal(lines, 20);
