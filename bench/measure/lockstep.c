@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "os/interrupt.h"
 
@@ -17,6 +18,14 @@ typedef struct turn {
     double a, b; /* seconds and host seconds of a sample, or a count */
     char why[400];
 } turn;
+
+/* True if all ranks failed with one message, which then needs no rank before it. */
+static bool same_failure(const turn *all, int n)
+{
+    bool same = true;
+    for (int r = 0; r < n; r++) same &= all[r].status == all[0].status && strcmp(all[r].why, all[0].why) == 0;
+    return same;
+}
 
 /* Finds what the turns of all ranks mean for the case. A signal that reached one rank stops every rank, as if it had
  * reached all of them. */
@@ -32,6 +41,7 @@ static pb_status judge(pb_lockstep *l, const turn *all)
     }
     l->over = ends > 0 || failed >= 0;
     if (interrupted && !pb_interrupted()) raise(SIGTERM);
+    if (failed >= 0 && same_failure(all, n)) return pb_fail(all[0].status, "%s", all[0].why);
     if (failed >= 0)
         return pb_fail(all[failed].status, "rank %d on %s: %s", failed, pb_world_member_of(l->world, failed)->host,
                        all[failed].why);

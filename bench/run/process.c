@@ -242,6 +242,7 @@ static pb_status run_process(pb_process *l, const int *order, const double *limi
     pb_child w = {.cases = &cases};
     pb_process_start *start;
     char loss[PB_LOSS_TEXT];
+    l->refused = true; /* until a process has begun a case */
     PB_TRY(pb_process_begin(l, &w, &rules, &start));
     pb_supervise(&rules, &w, 1);
     const pb_status ended = pb_process_finish(start, &w, loss);

@@ -52,7 +52,7 @@ static pb_status run_ceiling(pb_ctx *ctx, const pb_case *c, const pb_suite_env *
 
 static const char *const ceilings[] = {"copy,matmul", NULL};
 static const pb_suite ceiling = {
-    .name = "ceiling", .what = "made-up ceilings", .axes = "", .grid = ceilings, .run = run_ceiling};
+    .name = "ceiling", .ranks = true, .what = "made-up ceilings", .axes = "", .grid = ceilings, .run = run_ceiling};
 
 /* ---- suite toy: cases that lose the device or run out of memory ---------------------------------------- */
 
@@ -108,6 +108,19 @@ static bool hangs(const pb_case *c)
     return modes[i] != NULL;
 }
 
+/* ---- suite toy: cases of several ranks, of which the last one behaves differently ---------------------- */
+
+static pb_status differ(pb_ctx *ctx, const pb_suite_env *env, const pb_case *c)
+{
+    const char *mode = pb_case_get(c, "mode");
+    const bool last = !env->lockstep || pb_world_rank(env->lockstep->world) == pb_lockstep_size(env->lockstep) - 1;
+    if (last && strcmp(mode, "rankfails") == 0) return pb_fail(PB_EINVAL, "the last rank said no");
+    if (last && strcmp(mode, "rankdies") == 0) raise(SIGKILL);
+    if (last && strcmp(mode, "rankhangs") == 0) sleep_for_ever();
+    PB_TRY(pb_emit(env->emitter, c, "kernel_rate", 1e9, 0, PB_ROW_OK, ""));
+    return time_nap(ctx, c, last ? 40 : 1, 3, env);
+}
+
 /* True if the text is in the command line of this process. */
 static bool called_with(const char *text)
 {
@@ -133,6 +146,7 @@ static pb_status run_toy(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
     const char *mode = pb_case_get(c, "mode");
     if (pb_env_ceiling(env, "copy_rate") < 1e10) return pb_fail(PB_EINVAL, "the ceilings were not measured first");
     if (hangs(c)) return hang(ctx, env, c);
+    if (strncmp(mode, "rank", 4) == 0) return differ(ctx, env, c);
     if (strcmp(mode, "slow") == 0) return time_nap(ctx, c, 50, 100, env);
     if (strcmp(mode, "crash") == 0 && env->emitter->process == 1)
         signal(SIGSEGV, SIG_DFL), raise(SIGSEGV); /* a sanitizer must not catch it */
@@ -168,11 +182,16 @@ static pb_status conclude_toy(pb_ctx *ctx, pb_emitter *emitter)
     return pb_emit(emitter, &c, "requirement", n, 0, PB_ROW_PASS, "cases that were measured");
 }
 
-static double expect_toy(const pb_case *c) { return hangs(c) ? 0.05 : strcmp(c->name, "other") == 0 ? 10 : 2; }
+static double expect_toy(const pb_case *c)
+{
+    const bool soon = hangs(c) || strcmp(pb_case_get(c, "mode"), "rankhangs") == 0;
+    return soon ? 0.05 : strcmp(c->name, "other") == 0 ? 10 : 2;
+}
 
 static const char *const toys[] = {"batch=1,2", "other batch=8", "batch=2", NULL};
 static const char *const all_toys[] = {"batch=1,2,4,8 width=16,32", NULL};
 static const pb_suite toy = {.name = "toy",
+                             .ranks = true,
                              .what = "naps that behave as their mode says",
                              .axes = "batch=1 mode=fine width=16",
                              .grid = toys,
