@@ -67,7 +67,7 @@ pb_status pb_step_fit_make(pb_curve *f, const pb_fit *reduce, double *bytes, int
     out->one = l->v[0].seconds;
     out->backward = l->v[0].backward;
     pb_keep_out(l->v, l->n);
-    pb_step_point *p = calloc((size_t)l->n, sizeof *p);
+    pb_step_point *p = calloc((size_t)l->n + 1, sizeof *p);
     if (!p) return no_memory();
     const pb_status s = fit_compute(out, p);
     free(p);

@@ -17,11 +17,13 @@ static pb_status fit_collectives(pb_projection *p, const pb_project_opts *o)
     if (o->network) PB_TRY(pb_project_network(o->network, &network));
     p->fit = calloc((size_t)p->measured.n + 1, sizeof *p->fit);
     if (!p->fit) return no_memory();
+    p->fits = 0; /* it is 0 already, which static analysis cannot see */
     for (int i = 0; i < p->measured.n; i++) {
         pb_curve *f = &p->measured.curve[i];
         if (f->op == PB_NCOLLECTIVES) continue;
-        PB_TRY(pb_fit_make(f, o->host_ranks, o->network ? &network : NULL, &p->fit[p->fits]));
-        p->fits++;
+        pb_fit fit;
+        PB_TRY(pb_fit_make(f, o->host_ranks, o->network ? &network : NULL, &fit));
+        p->fit[p->fits++] = fit;
     }
     return PB_OK;
 }

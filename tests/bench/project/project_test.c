@@ -221,6 +221,52 @@ static void buckets_are_those_of_the_trainer(void **state)
     CHECK_FAILS(pb_step_buckets(&c, &bytes, &n, &tokens), PB_EINVAL, "only shard=none");
 }
 
+static pb_curve curve_of(pb_timed *t, int n, pb_collective op)
+{
+    return (pb_curve){.name = "curve", .op = op, .dtype = "f32", .points = {t, n, n}};
+}
+
+/* Doubles the measured times of the points that were kept out. */
+static int double_kept_out(pb_timed *t, int n)
+{
+    int doubled = 0;
+    for (int i = 0; i < n; i++)
+        if (t[i].kept_out) t[i].seconds *= 2, doubled++;
+    return doubled;
+}
+
+/* A point that checks a model must not have formed it. */
+static void kept_out_points_do_not_change_the_fit(void **state)
+{
+    const pb_alpha_beta truth = {3e-6, 1 / 40e9};
+    pb_timed t[15], steps[4];
+    pb_fit before, after;
+    pb_step_fit one, other;
+    (void)state;
+    for (int i = 0; i < 15; i++) {
+        t[i] = (pb_timed){.bytes = pow(16, 2 + i / 3), .place = {1, 2 << (i % 3)}};
+        const pb_ab_point p = pb_ab_terms(PB_COLLECTIVE_all_reduce, t[i].bytes, t[i].place, PB_LINK_IN);
+        t[i].seconds = pb_ab_seconds(&truth, &p);
+    }
+    pb_curve collective = curve_of(t, 15, PB_COLLECTIVE_all_reduce);
+    CHECK_OK(pb_fit_make(&collective, 0, NULL, &before));
+    assert_int_equal(double_kept_out(t, 15), 9);
+    CHECK_OK(pb_fit_make(&collective, 0, NULL, &after));
+    CHECK_NEAR(after.link[PB_LINK_IN].model.alpha, before.link[PB_LINK_IN].model.alpha, 0);
+    CHECK_NEAR(after.link[PB_LINK_IN].model.seconds_per_byte, before.link[PB_LINK_IN].model.seconds_per_byte, 0);
+    CHECK_NEAR(before.link[PB_LINK_IN].accuracy.max, 0, 1e-9);
+    CHECK_NEAR(after.link[PB_LINK_IN].accuracy.median, 0.5, 1e-9);
+
+    for (int i = 0; i < 4; i++) steps[i] = (pb_timed){.place = {1, 1 << i}, .seconds = 1 + i, .backward = 0.5};
+    pb_curve step = curve_of(steps, 4, PB_NCOLLECTIVES);
+    CHECK_OK(pb_step_fit_make(&step, &before, calloc(1, sizeof(double)), 0, 256, &one));
+    assert_int_equal(double_kept_out(steps, 4), 1);
+    CHECK_OK(pb_step_fit_make(&step, &before, calloc(1, sizeof(double)), 0, 256, &other));
+    CHECK_NEAR(other.compute, one.compute, 0);
+    pb_step_fit_free(&one);
+    pb_step_fit_free(&other);
+}
+
 /* ---- simulated runs -------------------------------------------------------------------------------- */
 
 /* Runs `bench project` with CSV output on one or two fixtures; the caller frees the text. */
@@ -253,9 +299,8 @@ static double value_of(const char *csv, const char *basis, const char *name, con
         for (int i = 0; i < 8; i++) field[i] = strsep(&rest, ",");
         assert_non_null(field[7]);
         const char *slash = strchr(field[1], '/');
-        if (strcmp(field[0], basis) || !slash || strncmp(slash + 1, name, strlen(name)) || strcmp(field[2], link) ||
-            strcmp(field[3], ranks) || strcmp(field[5], metric))
-            continue;
+        if (strcmp(field[0], basis) != 0 || !slash || strncmp(slash + 1, name, strlen(name)) != 0) continue;
+        if (strcmp(field[2], link) != 0 || strcmp(field[3], ranks) != 0 || strcmp(field[5], metric) != 0) continue;
         found = *field[7] ? strtod(field[7], NULL) : (double)NAN;
         lines++;
     }
@@ -306,7 +351,7 @@ static void projections_are_those_of_the_simulation(void **state)
     assert_non_null(fgets(line, sizeof line, f));
     for (; fgets(line, sizeof line, f); lines++) {
         assert_int_equal(sscanf(line, "%31[^,],%63[^,],%15[^,],%31[^,],%lf", file, name, ranks, metric, &want), 5);
-        const double got = value_of(strcmp(file, "hosts") ? one : many, "projected", name, "", ranks, metric);
+        const double got = value_of(strcmp(file, "hosts") == 0 ? many : one, "projected", name, "", ranks, metric);
         if (!(fabs(got / want - 1) <= 0.03)) fail_msg("%s %s %s: %g, want %g", name, ranks, metric, got, want);
     }
     assert_int_equal(lines, 20);
@@ -368,6 +413,7 @@ int main(void)
                                        cmocka_unit_test(buckets_overlap_with_the_backward_pass),
                                        cmocka_unit_test(compute_minimises_relative_errors),
                                        cmocka_unit_test(buckets_are_those_of_the_trainer),
+                                       cmocka_unit_test(kept_out_points_do_not_change_the_fit),
                                        cmocka_unit_test(latency_and_bandwidth_are_recovered),
                                        cmocka_unit_test(projections_are_those_of_the_simulation),
                                        cmocka_unit_test(wrong_models_are_not_projected),
