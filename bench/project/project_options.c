@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bench/project/projection.h"
-#include "cli/options.h"
+#include "cli/words.h"
 
 pb_status pb_project_ranks(const char *text, pb_projection *p)
 {

@@ -5,7 +5,7 @@
  *   controls.h   cases that are measured twice more, which show the noise of a run
  *   grid.h       how axes and their values are written, and the cases that they stand for
  *   plan.h       the cases that a run measures: a suite's grid, changed by the axes and filters of a request
- *   train_case.h the axes of training suites as a configuration, and the checks of their gradients */
+ *   train_case.h  the axes of training suites as a configuration, and the checks of their gradients */
 #ifndef PB_BENCH_SUITES_H
 #define PB_BENCH_SUITES_H
 #include "bench/suites/controls.h"
