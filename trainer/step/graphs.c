@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "kernels/engine/clock.h"
+#include "os/where.h"
 #include "trainer/step/trainer_impl.h"
 
 /* Returns the cache key of `fn`. The key of pb_train_finish has no row length and no `accumulate`, because the phases
@@ -66,7 +67,9 @@ pb_status pb_graphs_run(pb_graphs *g, pb_ctx *ctx, pb_trainer *t, pb_fn fn)
         return PB_OK;
     }
     if (!s->graph) PB_TRY(record(g, ctx, t, s));
+    pb_where_phase("replay");
     PB_TRY(pb_replay(ctx, s->graph));
+    pb_where_phase(NULL);
     g->replayed++;
     s->used = ++g->runs;
     return PB_OK;
