@@ -71,6 +71,28 @@ static double expected(const pb_plan *plan, const char *keys, int *cases)
     return s * PB_STORED_CONFIRM_PROCESSES;
 }
 
+/* The time on pb_clock_seconds() from which the budget stops a measurement that begins now; INFINITY: no budget. */
+static double deadline(const pb_again *a)
+{
+    const double now = pb_clock_seconds();
+    return a->end > 0 ? pb_budget_deadline(now, a->end - now) : (double)INFINITY;
+}
+
+/* Says why rows were not measured again. late: the budget ended the measurement, as it may end any. Then, and after a
+ * signal, run.json in dir says that it is truncated, so that no comparison reads it. */
+static pb_exit conclude(const pb_again *a, const char *dir, bool late, pb_exit code)
+{
+    if (pb_interrupted() || late)
+        fprintf(stderr,
+                "bench: %s before the worse rows were confirmed; %s is complete; bench run --resume %s measures them "
+                "again, bench compare %s compares without\n",
+                late ? "the budget is used up" : "interrupted", a->dir, a->dir, a->dir);
+    else if (code != PB_EXIT_OK)
+        fprintf(stderr, "bench: the second measurement in %s failed (exit code %d): its failed cases confirm nothing\n",
+                dir, (int)code);
+    return late ? PB_EXIT_OK : code;
+}
+
 static pb_exit confirm(const pb_again *a, char *keys, int rows)
 {
     char dir[PB_RUN_DIR_TEXT];
@@ -81,7 +103,7 @@ static pb_exit confirm(const pb_again *a, char *keys, int rows)
         fprintf(stderr, "bench: %d row%s worse, but of no case that can be measured again alone\n", rows, plural);
         return PB_EXIT_OK;
     }
-    if (a->end > 0 && pb_clock_seconds() + need > a->end) {
+    if (pb_clock_seconds() + need > deadline(a)) {
         fprintf(stderr,
                 "bench: %d row%s worse beyond the bound; the budget has no time to confirm it; bench run --resume %s "
                 "--budget %.0f does\n",
@@ -98,16 +120,11 @@ static pb_exit confirm(const pb_again *a, char *keys, int rows)
             rows, plural, a->o->confirm_after, PB_STORED_CONFIRM_PROCESSES, rows == 1 ? "it" : "them", cases,
             cases == 1 ? "" : "s", takes);
     remove_old(dir);
-    const pb_exit code = wait_for(a->o->confirm_after) ? measure_again(a, keys, dir) : PB_EXIT_HARNESS;
-    if (pb_interrupted())
-        fprintf(stderr,
-                "bench: interrupted before the worse rows were confirmed; %s is complete; bench run --resume %s "
-                "measures them again, bench compare %s compares without\n",
-                a->dir, a->dir, a->dir);
-    else if (code != PB_EXIT_OK)
-        fprintf(stderr, "bench: the second measurement in %s failed (exit code %d): its failed cases confirm nothing\n",
-                dir, (int)code);
-    return code;
+    const bool waited = wait_for(a->o->confirm_after);
+    const double until = deadline(a);
+    const pb_exit code = waited ? measure_again(a, keys, dir) : PB_EXIT_HARNESS;
+    const bool stopped = code == PB_EXIT_HARNESS && !pb_interrupted();
+    return conclude(a, dir, stopped && pb_clock_seconds() >= until, code);
 }
 
 pb_exit pb_again_run(void *user)

@@ -12,7 +12,8 @@ static const struct {
     {PB_EXIT_OK, "nothing failed, and no metric that gates is worse than the baseline allows"},
     {PB_EXIT_REGRESSION, "a metric that gates is worse than the baseline allows, or a requirement failed (--gate)"},
     {PB_EXIT_USAGE, "the command line or a file that it names is wrong"},
-    {PB_EXIT_INCONCLUSIVE, "--strict: too noisy, or too few processes, for a verdict"},
+    {PB_EXIT_INCONCLUSIVE,
+     "--strict: too noisy, or too few processes, for a verdict; project: a model is not accurate"},
     {PB_EXIT_INCOMPARABLE, "a case failed, hung or is missing, or the two sides cannot be compared"},
     {PB_EXIT_HARNESS, "interrupted, or the machine failed (no GPU, disk full, out of memory); git bisect skips it"},
 };
@@ -43,6 +44,7 @@ static void print_command(int c)
     pb_cli_print_options(&pb_bench_cli, c, stdout);
     if (c == PB_COMMAND_run || c == PB_COMMAND_compare)
         printf("  every axis of the suite     is also an option, such as --batch 1,4 (bench list suites)\n");
+    if (c == PB_COMMAND_project) printf("  --ranks N1,N2               the numbers of ranks to project to\n");
     print_exits();
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/engine/gpu_check.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
+#include "ranks/mpi.h"
 
 enum { MOST_PROCESSES = 1000000000 };
 
@@ -47,10 +48,17 @@ static pb_status find_suite(const pb_options *o, const pb_suite **out)
 static pb_status open_to_plan(const pb_options *o, pb_backend_id device, pb_ctx *ctx)
 {
     pb_device_facts facts;
+    if (o->ranks > 1 && !o->dry_run && !pb_mpi_built())
+        return pb_fail(PB_EUNSUPPORTED, "--ranks %ld: this build has no MPI; docs/ranks.md says what it needs",
+                       o->ranks);
     if (device == PB_CPU) return pb_ctx_open(ctx, device, 0);
-    if (!o->dry_run) {
-        PB_TRY(pb_backend_facts(device, 0, &facts));
-        PB_TRY(pb_gpu_check_capability(0, facts.name, facts.capability));
+    for (int i = 0; !o->dry_run && (i == 0 || i < o->ranks); i++) {
+        const pb_status s = pb_backend_facts(device, i, &facts);
+        if (s != PB_OK && i > 0)
+            return pb_fail(PB_EINVAL, "--ranks %ld: this host has %d GPU%s, need one for each rank", o->ranks, i,
+                           i == 1 ? "" : "s");
+        PB_TRY(s);
+        PB_TRY(pb_gpu_check_capability(i, facts.name, facts.capability));
     }
     return pb_ctx_open_plan(ctx, device);
 }
@@ -73,6 +81,14 @@ static pb_status plan(run *r)
     return s;
 }
 
+/* Prints how many control cases the plan has, or why it has none. */
+static void print_controls(const run *r)
+{
+    char text[160];
+    pb_controls_text(&r->plan, text, sizeof text);
+    if (*text) printf("%s\n", text);
+}
+
 static void dry_run(const run *r)
 {
     double all = 0;
@@ -81,6 +97,7 @@ static void dry_run(const run *r)
         printf("%8.1f s  %s\n", e, r->plan.cases[i].key);
         all += e;
     }
+    print_controls(r);
     printf("%8.0f s  in all: %ld processes of %d cases\n", all * (double)r->o->processes, r->o->processes, r->plan.n);
 }
 
@@ -162,9 +179,10 @@ static pb_exit process_all(run *r, bool *stopped, bool *refused)
         l.processes = pb_attempts_processes(&r->attempts);
         l.first = i == r->next.process ? r->next.next : 0;
         pb_exit code = PB_EXIT_OK;
-        if (pb_throttle_run(&r->attempts, &l, r->about, &code, stopped) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-        worst = pb_worse_exit(worst, code);
+        const pb_status s = pb_throttle_run(&r->attempts, &l, r->about, &code, stopped);
         *refused = l.refused;
+        if (s != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+        worst = pb_worse_exit(worst, code);
         if (code == PB_EXIT_HARNESS || code == PB_EXIT_USAGE) break; /* the next process would fail too */
     }
     return pb_interrupted() ? pb_worse_exit(worst, PB_EXIT_HARNESS) : worst;
@@ -211,6 +229,7 @@ static pb_exit measure(run *r)
     if (!whole || code == PB_EXIT_HARNESS) return code;
     pb_again again = {.o = r->o, .dir = r->name.dir, .plan = &r->plan, .end = r->end};
     code = pb_worse_exit(code, pb_after_run(r->o, r->name.dir, pb_again_run, &again));
+    if (!r->o->quiet && !r->o->child_only) print_controls(r);
     if (!r->o->quiet) printf("results: %s/results.csv\n", r->name.dir);
     return code == PB_EXIT_NO_MEMORY ? PB_EXIT_HARNESS : code;
 }

@@ -10,11 +10,16 @@
 
 /* GOMP_SPINCOUNT: iterations that an OpenMP thread spins at a barrier before it sleeps. This number takes some tens of
  * microseconds, which is longer than any barrier on an idle machine. */
-static const char spin[] = "20000";
+#define SPIN "20000"
 
 void pb_threads_set_waiting(void)
 {
-    if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", spin, 0);
+    if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", SPIN, 0);
+}
+
+const char *pb_threads_waiting(void)
+{
+    return getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") ? NULL : "GOMP_SPINCOUNT=" SPIN;
 }
 
 void pb_threads_wait_briefly(char **argv)

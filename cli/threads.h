@@ -13,6 +13,10 @@ void pb_threads_wait_briefly(char **argv);
  * is already set. */
 void pb_threads_set_waiting(void);
 
+/* The entry of an environment, "GOMP_SPINCOUNT=...", that pb_threads_set_waiting() would set; NULL: it would set
+ * none. */
+const char *pb_threads_waiting(void);
+
 /* Limits the number of OpenMP threads to the number of processors that this process may use, because more threads only
  * preempt each other. If OMP_NUM_THREADS asks for more, prints one line to stderr and corrects the variable, also for
  * child processes. */

@@ -20,6 +20,7 @@ pb_find_library(pb_cmocka cmocka.h cmocka libcmocka-dev)
 pb_find_library(pb_pcre2 pcre2.h pcre2-8 libpcre2-dev)
 pb_find_library(pb_utf8proc utf8proc.h utf8proc libutf8proc-dev)
 pb_find_library(pb_xxhash xxhash.h xxhash libxxhash-dev)
+pb_find_library(pb_zlib zlib.h z zlib1g-dev)
 
 # pb_mpi: only the C interface. find_package gives the flags of the compiler wrapper, which AUTO and OFF do without.
 if(NOT PB_MPI STREQUAL "OFF")

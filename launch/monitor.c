@@ -46,6 +46,7 @@ struct pb_monitor {
     pthread_t thread;
     bool ending, starter_ended, finished;
     double now, started, ended, over, last_alive, starter_time, failed;
+    char loss[440];  /* why the job was lost; "": it was not */
     int failed_rank; /* the first that ended with another exit code than 0, at the time `failed` */
     int code, stop;  /* stop: the signal with which the ranks were asked to stop; 0: none */
 };
@@ -100,7 +101,8 @@ static const char *place(const pb_monitor *m, int r, char *out, size_t n)
 
 static void __attribute__((format(printf, 3, 4))) lose(pb_monitor *m, int r, const char *format, ...)
 {
-    char why[200], text[240 + 200];
+    char why[200], *text = m->loss;
+    const size_t room = sizeof m->loss;
     va_list args;
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
@@ -108,8 +110,8 @@ static void __attribute__((format(printf, 3, 4))) lose(pb_monitor *m, int r, con
     if (m->ending) return;
     if (m->m[r].joined) {
         char at[240];
-        snprintf(text, sizeof text, "%s %s", place(m, r, at, sizeof at), why);
-    } else snprintf(text, sizeof text, "rank %d %s", r, why);
+        snprintf(text, room, "%s %s", place(m, r, at, sizeof at), why);
+    } else snprintf(text, room, "rank %d %s", r, why);
     m->m[r].lost = true;
     fprintf(stderr, "%s: %s; the job ends\n", m->program, text);
     end_job(m, m->m[r].left && m->m[r].said.code ? m->m[r].said.code : LOST_CODE, text);
@@ -410,6 +412,8 @@ int pb_monitor_finish(pb_monitor *m, int *joined)
 }
 
 bool pb_monitor_failed(const pb_monitor *m, int r) { return m->m[r].lost || (m->m[r].left && m->m[r].said.code); }
+
+const char *pb_monitor_loss(const pb_monitor *m) { return m->loss; }
 
 void pb_monitor_close(pb_monitor *m)
 {

@@ -40,5 +40,7 @@ int pb_monitor_wake(const pb_monitor *m);
 int pb_monitor_finish(pb_monitor *m, int *joined);
 /* True if rank r was lost, or ended with another exit code than 0. After pb_monitor_finish. */
 bool pb_monitor_failed(const pb_monitor *m, int r);
+/* Why the job was lost: the text that names the lost rank. "": it was not lost. After pb_monitor_finish. */
+const char *pb_monitor_loss(const pb_monitor *m);
 void pb_monitor_close(pb_monitor *m); /* may be NULL */
 #endif

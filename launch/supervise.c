@@ -32,11 +32,15 @@ static void kill_it(state *r, double now)
     if (!(r->killed > 0)) r->killed = now;
 }
 
-static void forward_it(state *r)
+static void send_it(const state *r, int sig)
 {
-    const int sig = r->rules->forward ? r->rules->forward : pb_interrupt_signal();
     if (r->rules->stop) r->rules->stop(r->rules->user, sig);
     else kill(r->child->pid, sig);
+}
+
+static void forward_it(state *r)
+{
+    send_it(r, r->rules->forward ? r->rules->forward : pb_interrupt_signal());
     r->child->signalled = true;
 }
 
@@ -59,7 +63,7 @@ static double ask_it(state *r, double now)
     if (now < due) return due;
     if (due < silent) r->child->late = true;
     else r->child->hung = true;
-    kill(r->child->pid, SIGTERM);
+    send_it(r, SIGTERM);
     r->asked = now;
     return due;
 }

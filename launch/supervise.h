@@ -58,7 +58,7 @@ typedef struct pb_supervision {
     double grace;    /* seconds */
     int forward;     /* signal sent to the children when this process receives its first signal; 0: the received one */
     int wake;        /* a descriptor: once it is readable, every child gets SIGKILL; 0: none */
-    /* Called in place of sending the first signal to the children; NULL: it is sent. */
+    /* Called in place of sending a child its first signal, or the SIGTERM of a limit; NULL: it is sent. */
     void (*stop)(void *user, int sig);
     void *user;
     bool abandon; /* a child that survives SIGKILL is abandoned; false: wait for it */

@@ -1,33 +1,84 @@
-/* ranges.h - named intervals of host time for profilers: NVTX ranges in the domain "plumb", which NVIDIA Nsight and any
- * other tool that NVTX_INJECTION64_PATH names can record.
+/* ranges.h - named intervals of host time: steps, phases, ops and collectives of training, suites, cases and samples of
+ * a benchmark. Tools receive them as NVTX ranges in the domain "plumb" (NVIDIA Nsight, or any library that
+ * NVTX_INJECTION64_PATH names); a profiling window receives them in a ring of records (ring.h).
  *
  * Every layer may include this header; it includes no other. Ranges nest per thread: a step contains phases, a phase
- * contains ops. Without a tool, push and pop each cost a load and a branch that is not taken; the ceiling suite
- * measures the pair as range_time. */
+ * contains ops. Without a listener, push and pop each cost a load and a branch that is not taken; the ceiling suite
+ * measures the pair as range_time. A range that was begun before a listener began is not reported. */
 #ifndef PB_RANGES_H
 #define PB_RANGES_H
 #include <stdbool.h>
+#include <stdint.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* True if a profiler is attached. False until the first call of pb_ranges_start, constant after it. */
-extern bool pb_ranges_on;
-/* Sets pb_ranges_on. Every context that is opened calls this function; only the first call has an effect. */
+/* X(kind, what such a range covers). The kind is the NVTX category and the category of a trace's event. */
+#define PB_RANGE_MAP(X)                                                                                                \
+    X(step, "a training step; value: its number, from 1")                                                              \
+    X(micro, "the forward and backward pass of one micro-batch")                                                       \
+    X(phase, "a phase of a step")                                                                                      \
+    X(op, "one op: its kernel launches, or its work on the CPU")                                                       \
+    X(collective, "a collective operation between ranks; value: its bytes on this rank")                               \
+    X(replay, "the launch of a recorded graph, or its replay on the CPU")                                              \
+    X(suite, "a suite of `bench`")                                                                                     \
+    X(case, "a case of a suite")                                                                                       \
+    X(sample, "one timed sample of a case; value: the number of calls in it")                                          \
+    X(work, "other work, such as an evaluation or a checkpoint")
+
+typedef enum pb_range_kind {
+#define X(kind, what) PB_RANGE_##kind,
+    PB_RANGE_MAP(X)
+#undef X
+        PB_RANGE_KINDS
+} pb_range_kind;
+extern const char *const pb_range_kinds[PB_RANGE_KINDS];
+
+enum { PB_RANGE_NO_VALUE = -1 };
+
+/* Who listens: bits of PB_LISTENS_*; 0: no listener. Written by pb_ranges_start and by ring.h, read by every range. */
+enum { PB_LISTENS_NVTX = 1, PB_LISTENS_RING = 2, PB_LISTENS_STACK = 4 };
+extern volatile int pb_ranges_on;
+/* Finds out whether an NVTX tool is attached. Every context that is opened calls this function; only the first call has
+ * an effect. */
 void pb_ranges_start(void);
 
-/* `name` must have static storage duration: it is registered once and then looked up by address. */
-void pb_range_begin(const char *name);
+/* `name` must stay valid and unchanged until the process ends: listeners keep its address. */
+void pb_range_begin(pb_range_kind kind, const char *name, int64_t value);
 void pb_range_finish(void);
+/* Returns a copy of `name` that stays valid until the process ends, the same one for equal names; for names that are
+ * not static strings. NULL: out of memory. Takes a lock: call it outside of what is measured. */
+const char *pb_range_name(const char *name);
 
-static inline void pb_range_push(const char *name)
+static inline void pb_range_push(pb_range_kind kind, const char *name, int64_t value)
 {
-    if (__builtin_expect(pb_ranges_on, 0)) pb_range_begin(name);
+    if (__builtin_expect(pb_ranges_on, 0)) pb_range_begin(kind, name, value);
 }
 static inline void pb_range_pop(void)
 {
     if (__builtin_expect(pb_ranges_on, 0)) pb_range_finish();
 }
+
+/* ---- the ranges around recorded work ------------------------------------------------------------------
+ * While a graph is recorded, each recorded call notes the ranges around it, so that a replay, in which the code that
+ * opens ranges does not run, can name the phase of each call. */
+
+enum { PB_RANGE_STACK_DEPTH = 6 }; /* deeper ranges are not noted */
+typedef struct pb_range_stack {
+    int depth;
+    struct {
+        pb_range_kind kind;
+        const char *name;
+        int64_t value;
+    } at[PB_RANGE_STACK_DEPTH]; /* outermost first */
+} pb_range_stack;
+
+/* Begins, or ends, to note the ranges of the calling thread. One thread at a time records. */
+void pb_range_stack_track(bool on);
+/* The ranges that were begun on this thread since pb_range_stack_track(true) and have not ended. */
+pb_range_stack pb_range_stack_now(void);
+/* Ends and begins ranges, so that those of *open become those of *want; *open = *want. */
+void pb_range_stack_move(pb_range_stack *open, const pb_range_stack *want);
 #ifdef __cplusplus
 }
 #endif

@@ -5,8 +5,10 @@
 
 #include "os/interrupt.h"
 #include "os/where.h"
+#include "profiles/ranges.h"
 #include "train/job.h"
 #include "train/log.h"
+#include "train/profiling.h"
 #include "train/save.h"
 #include "train/step.h"
 
@@ -16,6 +18,7 @@ typedef struct run {
     pb_log log;
     pb_saver saver;
     pb_export_folder export;
+    pb_profiling profiling;
     pb_progress p; /* p.iteration: completed steps, including those of earlier processes of a resumed run */
     double pace;   /* smoothed seconds per step; 0: not known yet */
     long timed;    /* steps of this process */
@@ -105,13 +108,24 @@ static void count_step(run *r, const pb_step_result *x)
     if (x->skipped && pb_train_leads(r->j.o)) fprintf(stderr, "train: step %ld skipped: %s\n", done(r), x->why);
 }
 
+static pb_status profiled_step(run *r, double lr, pb_step_result *x)
+{
+    const long number = done(r) + 1;
+    pb_profile_begin_step(r->profiling.p, number);
+    pb_range_push(PB_RANGE_step, "train_step", number);
+    const pb_status s = pb_job_step(&r->j, r->j.graph ? &r->graphs : NULL, lr, x);
+    pb_range_pop();
+    if (s == PB_OK) pb_profile_end_step(r->profiling.p);
+    return s;
+}
+
 static pb_status one_step(run *r)
 {
     pb_step_result x;
     double memory, eval_loss = (double)NAN;
     const double lr = pb_schedule_lr(&r->j.schedule, done(r));
     pb_where_step(done(r));
-    PB_TRY(pb_job_alone(&r->j, pb_job_step(&r->j, r->j.graph ? &r->graphs : NULL, lr, &x)));
+    PB_TRY(pb_job_alone(&r->j, profiled_step(r, lr, &x)));
     count_step(r, &x);
     r->stop = x.stop;
     PB_TRY(pb_job_memory(&r->j, &memory));
@@ -184,15 +198,17 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) s = pb_job_agree(&r.j, "scratch memory", pb_job_explain_lost_device(&r.j, pb_job_reserve(&r.j)));
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
     if (s == PB_OK) s = pb_job_agree(&r.j, "the export folder", pb_export_open(&r.j, &r.export));
+    if (s == PB_OK) s = pb_profiling_open(&r.j, &r.profiling);
     /* The log is opened last: opening may truncate an existing log, so all other checks must have passed. */
     const char *log = pb_train_leads(o) ? o->log : NULL;
     if (s == PB_OK) s = pb_job_agree(&r.j, "the log", pb_log_open(log, o->resume ? done(&r) : -1, &r.log));
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);
+        if (!o->quiet && *r.profiling.why) printf("%s\n", r.profiling.why);
         s = blame_machine(pb_job_explain_lost_device(&r.j, steps(&r)));
     }
-    const pb_status closed = pb_log_close(&r.log);
-    if (s == PB_OK) s = blame_machine(closed);
+    const pb_status profiled = pb_profiling_close(&r.profiling), closed = pb_log_close(&r.log);
+    if (s == PB_OK) s = blame_machine(profiled != PB_OK ? profiled : closed);
     if (r.j.trainer) pb_graphs_free(&r.graphs, &r.j.ctx);
     pb_export_close(&r.export);
     pb_saver_close(&r.saver);

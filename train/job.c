@@ -291,17 +291,16 @@ static pb_status add_batch(pb_job *j, size_t at, float *nll, pb_evaluation *e)
     return PB_OK;
 }
 
-/* Evaluates this rank's batch of the next rows: batch number `index` of the epoch, *e stays empty after the last
- * batch. */
+/* Evaluates this rank's batch of the next rows: batch number `index` of the epoch. After the last batch its rows are
+ * blank, and *e stays empty; the rank runs the forward pass all the same, because it may gather weights. */
 static pb_status evaluate_batch(pb_job *j, size_t index, pb_batch_fn each, void *self, float *nll, pb_evaluation *e)
 {
     const size_t rows = pb_dataset_rows(j->evaluated), B = (size_t)j->cfg.B, S = (size_t)j->cfg.S, first = index * B;
     const size_t n = first >= rows ? 0 : rows - first < B ? rows - first : B;
     const pb_batch batch = pb_job_batch(j, 0, j->cfg.S, 0);
-    if (!n) return PB_OK;
     PB_TRY(pb_trainer_set_batch(j->trainer, &batch));
     PB_TRY(pb_phase_forward(&j->ctx, j->trainer));
-    if (each) PB_TRY(each(self, j, first, (int)n));
+    if (each && n) PB_TRY(each(self, j, first, (int)n));
     PB_TRY(pb_phase_loss(&j->ctx, j->trainer));
     return add_batch(j, (size_t)j->rank * B * S, nll, e);
 }

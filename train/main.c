@@ -149,7 +149,7 @@ static int run(pb_train_options *o, pb_status parsed)
 static int launch(const pb_train_options *o, char **argv)
 {
     int code = EXIT_MACHINE;
-    const pb_launch_job job = {"train", (int)o->ranks, (double)o->rank_timeout, argv};
+    const pb_launch_job job = {"train", (int)o->ranks, (double)o->rank_timeout, (const char *const *)argv, NULL};
     const pb_status s = pb_launch(&job, &code);
     return s == PB_OK ? code : print_error(s);
 }

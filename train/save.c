@@ -224,12 +224,17 @@ void pb_export_close(pb_export_folder *x)
     *x = (pb_export_folder){0};
 }
 
-pb_status pb_export(pb_job *j, const pb_export_folder *to)
+typedef struct export_call {
+    const pb_job *j;
+    const char *dir;
+} export_call;
+
+static pb_status write_export(void *self)
 {
-    const char *dir = to->dir;
+    const export_call *x = self;
+    const pb_job *j = x->j;
+    const char *dir = x->dir;
     pb_model *m = pb_trainer_model(j->trainer);
-    if (j->o->export) PB_TRY(gather_adapters(j, true));
-    if (!dir) return PB_OK;
     if (j->cfg.model.tuning == PB_FULL || j->o->merge) {
         const pb_hf_text text = {j->cfg.model.blank ? j->o->model : NULL, j->tokenizer_path, j->tokenizer_folder};
         PB_TRY(pb_model_save_hf(m, dir, &(pb_hf_save_config){.merge = j->o->merge, .text = &text}));
@@ -238,4 +243,11 @@ pb_status pb_export(pb_job *j, const pb_export_folder *to)
     }
     if (!j->o->quiet) printf("exported to %s\n", dir);
     return PB_OK;
+}
+
+pb_status pb_export(pb_job *j, const pb_export_folder *to)
+{
+    if (!j->o->export) return PB_OK;
+    PB_TRY(gather_adapters(j, true));
+    return pb_trainer_read(j->trainer, write_export, &(export_call){j, to->dir});
 }

@@ -50,7 +50,8 @@ typedef struct pb_baseline_opts {
  * session lacks can no longer be MISSING in a run.
  *
  * PB_EXIT_USAGE: the run cannot be read, was cut short, has a wrong or failed case, or a case with fewer than
- * PB_ENOUGH_PROCESSES processes; an update without a reason; an update whose run cannot be
+ * PB_ENOUGH_PROCESSES processes, or was measured by a program built with sanitizers, coverage counters or without
+ * optimisation (build.h); an update without a reason; an update whose run cannot be
  * compared with the stored sessions, is stored already, or is older than every session that would be kept.
  * PB_EXIT_HARNESS: the machine failed, for example with a full disk. pb_error() has the message. All suites are checked
  * before the first file is written. */

@@ -129,9 +129,9 @@ pb_status pb_kept_add(const pb_table *run, const pb_series_set *set, const pb_ga
     char folder[PB_PATH_TEXT], run_id[PB_KEY_TEXT], suites[MAX_SUITES][PB_AXIS_TEXT];
     int lock;
     *said = 0;
+    if (run->n) PB_TRY(folder_of(run->rows, folder, sizeof folder));
+    if (run->n && !*folder) return PB_OK;
     PB_TRY(pb_session_check(run, set));
-    PB_TRY(folder_of(run->rows, folder, sizeof folder));
-    if (!*folder) return PB_OK;
     PB_TRY(make_folders(folder));
     PB_TRY(pb_session_lock(folder, &lock));
     snprintf(run_id, sizeof run_id, "%s%s", PB_BASELINE_RUN, run->rows->run_id);

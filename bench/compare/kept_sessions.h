@@ -1,7 +1,8 @@
 /* kept_sessions.h - kept sessions: `bench run` stores complete runs by itself as sessions in the user's state folder.
  *
  * The files are <state>/<machine_id>/<host>/<suite>.csv, in the format of a stored baseline (baseline.h). A run is not
- * kept with --no-keep, with too few processes, or if an option changed how it measures. <state> is $PB_STATE, else
+ * kept with --no-keep, with too few processes, if an option changed how it measures, or if the program was built with
+ * sanitizers, coverage counters or without optimisation. <state> is $PB_STATE, else
  * $XDG_STATE_HOME/plumb, else ~/.local/state/plumb; with PB_STATE set to "" nothing is kept and nothing is read. <host>
  * is the name of the machine if it has one, else the hash, else (of an unverified host) "unverified-HASH".
  *

@@ -25,7 +25,8 @@ const pb_series *pb_placebo_of(const pb_series_set *set, const pb_series *s)
         if (pb_case_set(&c, kinds[i].axis, kinds[i].second) != PB_OK) return NULL;
         pb_case_finish(&c);
         const pb_series *twin = pb_series_find(set, c.key, s->metric);
-        return usable(twin) ? twin : NULL;
+        if (!twin) twin = pb_series_find_control(set, c.key, s->metric);
+        if (usable(twin)) return twin;
     }
     return NULL;
 }
@@ -35,7 +36,7 @@ int pb_placebo_pairs(const pb_series_set *set, const char *key, const char *metr
     char suite[PB_AXIS_TEXT];
     int n = 0;
     snprintf(suite, sizeof suite, "%.*s", (int)pb_suite_length(key), key);
-    for (size_t i = 0; i < set->n && n < max; i++) {
+    for (size_t i = 0; i < set->n + set->controls && n < max; i++) {
         const pb_series *s = &set->s[i];
         if (strcmp(s->metric, metric) != 0 || !pb_key_of(s->key, suite)) continue;
         const pb_series *twin = pb_placebo_of(set, s);

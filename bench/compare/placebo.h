@@ -5,10 +5,11 @@
 
 /* X(axis, first, second, on): two cases whose keys differ only in that one has axis=first and the other axis=second do
  * the same work, on machines whose machine_id begins with `on`. Eager and graph run the same calls on a CPU, where a
- * graph is a list of calls. Control cases are measured twice on purpose. */
+ * graph is a list of calls. Control cases are measured twice on purpose; their pair goes before that of eager and
+ * graph, so that a control of an eager case is compared with itself. */
 #define PB_PLACEBO_MAP(X)                                                                                              \
-    X("mode", "eager", "graph", "cpu-")                                                                                \
-    X("control", "first", "second", "")
+    X(PB_CONTROL_AXIS, PB_CONTROL_FIRST, PB_CONTROL_SECOND, "")                                                        \
+    X("mode", "eager", "graph", "cpu-")
 
 /* If the case of `s` is the first case of a placebo pair, returns the series of the second case with the metric of `s`.
  * NULL: it is no first case, or one of the two series has no positive value with status ok. */

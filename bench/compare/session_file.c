@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "bench/compare/baseline.h"
+#include "bench/compare/soft_differences.h"
+#include "bench/machine/machine.h"
 #include "bench/rows/rows.h"
 #include "os/draft.h"
 #include "os/file.h"
@@ -79,6 +81,17 @@ pb_status pb_session_rows(const pb_table *old, const pb_new_session *new, pb_row
     return PB_OK;
 }
 
+/* Fails if run.json next to the results says that the program was built such that its times are not comparable. */
+static pb_status check_build(const char *results)
+{
+    json_t *fingerprint = pb_run_fingerprint(results);
+    const char *flags = json_string_value(json_object_get(json_object_get(fingerprint, "soft"), "flags"));
+    const char *how = flags ? pb_build_slow(flags) : NULL;
+    json_decref(fingerprint);
+    return how ? pb_fail(PB_EINVAL, "%s: cannot become a session: it was measured by a program built %s", results, how)
+               : PB_OK;
+}
+
 pb_status pb_session_check(const pb_table *t, const pb_series_set *set)
 {
     if (!t->n) return pb_fail(PB_EINVAL, "%s: has a header but no rows", t->path);
@@ -100,7 +113,7 @@ pb_status pb_session_check(const pb_table *t, const pb_series_set *set)
     }
     if (pb_stored(first->run_id))
         return pb_fail(PB_EINVAL, "%s: this is a stored baseline; name a run instead", t->path);
-    return PB_OK;
+    return check_build(t->path);
 }
 
 /* ---- the file ------------------------------------------------------------------------------------------ */

@@ -135,6 +135,8 @@ static pb_status write_page(const pb_table *t, int format, const pb_export_opts 
     for (size_t i = 0; i < t->n; i++) {
         if (pb_key_of(t->rows[i].key, "requirement"))
             pb_export_leave_out(&page, "are requirements, which are not measurements");
+        else if (pb_key_is_control(t->rows[i].key))
+            pb_export_leave_out(&page, "are of control cases, which show the noise of the run");
         else rows[page.n++] = &t->rows[i];
     }
     qsort(rows, page.n, sizeof *rows, writers[format].order == BY_METRIC ? metric_order : process_order);

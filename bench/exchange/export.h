@@ -3,8 +3,8 @@
  * Only rows with status ok are exported as values. Times are seconds in results.csv and become nanoseconds, the unit of
  * these tools (mllog keeps seconds and names the unit); other values keep their SI unit. A row without a value (wrong,
  * unsupported, failed, truncated) is never exported as zero: gbench gets error_occurred with the reason, other formats
- * omit it. Requirements (suite `requirement`) are not measurements and are omitted. `notes` reports how many rows were
- * omitted, and why.
+ * omit it. Requirements (suite `requirement`) are not measurements and are omitted, and so are control cases
+ * (pb_key_is_control). `notes` reports how many rows were omitted, and why.
  *
  *   gbench    A family per key and time metric, named key/metric, with a repetition per process. With several
  *             processes, the aggregates mean, median, stddev (n - 1) and cv follow. cpu_time repeats real_time, because
@@ -43,7 +43,7 @@ pb_status pb_export(const char *run, const pb_export_opts *o, FILE *out, FILE *n
 
 /* ---- for the writers of formats ------------------------------------------------------------------ */
 
-enum { PB_EXPORT_REASONS = 4 };
+enum { PB_EXPORT_REASONS = 5 };
 typedef struct pb_export_page {
     const char *path;         /* path of the CSV file, for messages */
     const pb_row *const *row; /* [n]: the rows in the format's order (formats.def), without requirements */

@@ -15,6 +15,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "bench/machine/build.h"
 #include "bench/text/text.h"
 #include "kernels/cpu/cpu.h"
 
@@ -222,7 +223,7 @@ static json_t *soft(long threads)
     char governor[64];
     if (uname(&u) == 0) put(o, "kernel", u.release);
     put(o, "compiler", PB_COMPILER);
-    put(o, "flags", PB_FLAGS);
+    put(o, "flags", pb_build_flags());
     put(o, "openblas", openblas_get_config());
     put_int(o, "threads", threads > 0 ? threads : omp_get_max_threads());
     if (sched_getaffinity(0, sizeof usable, &usable) == 0) put_int(o, "usable_cpus", CPU_COUNT(&usable));

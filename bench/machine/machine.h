@@ -1,5 +1,6 @@
 /* machine.h - the public header of bench/machine: describes the machine, and finds what disturbs measurements on it.
  *
+ *   build.h           the compiler's flags of this program
  *   fingerprint.h     the description of this machine, and the machine_id made from it
  *   host_identity.h   the host that measured: the text of the column `host`
  *   disturbance.h     how much CPU time other work took while a process measured
@@ -8,6 +9,7 @@
  *   doctor.h          `bench doctor`: the checks of doctor.def */
 #ifndef PB_BENCH_MACHINE_H
 #define PB_BENCH_MACHINE_H
+#include "bench/machine/build.h"
 #include "bench/machine/disturbance.h"
 #include "bench/machine/doctor.h"
 #include "bench/machine/fingerprint.h"

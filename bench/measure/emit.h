@@ -19,6 +19,8 @@ typedef struct pb_emitter {
 /* Opens dir/results.csv and dir/samples.csv for appending. The caller then fills run_id, machine_id, commit, host and
  * process, and closes *out. EPATH: a file cannot be opened. */
 pb_status pb_emitter_open(const char *dir, pb_emitter *out);
+/* An emitter of a rank that writes nothing: its rows are only remembered. EPATH. */
+pb_status pb_emitter_open_silent(pb_emitter *out);
 void pb_emitter_close(pb_emitter *e);
 /* Remembers a row of results.csv as if this process had emitted it. When a process hangs or crashes, its successor
  * takes over its index and restores its rows. EINVAL: metrics.def does not have the metric. ENOMEM. */
@@ -50,7 +52,7 @@ pb_status pb_emit_outcome(pb_emitter *e, const pb_case *c, pb_row_status status,
 
 /* Finds the value of a key and metric. False: no such row. */
 bool pb_emitted_value(const pb_emitter *e, const char *key, const char *metric, double *value);
-/* Returns the key of the i-th case that has an emitted or restored row of status ok, i = 0, 1, ...; NULL: no more
+/* Returns the key of the i-th case, control cases apart, that has an emitted or restored row of status ok, i = 0, 1, ...; NULL: no more
  * keys. */
 const char *pb_emitted_key(const pb_emitter *e, int i);
 /* The first value of a metric among the cases of a suite. False: no such row. */

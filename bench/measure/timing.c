@@ -64,7 +64,9 @@ static pb_status check_sample(const pb_ctx *ctx, const pb_timing *t, int i)
 /* Takes one sample, or up to BATCH samples if they are queued, and appends them to t. */
 static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
 {
-    const int room = o->max_samples - t->n, n = !o->queued ? 1 : room < BATCH ? room : BATCH;
+    const int room = o->max_samples - t->n, n = !o->queued || o->lockstep ? 1 : room < BATCH ? room : BATCH;
+    PB_TRY(pb_lockstep_meet(o->lockstep, PB_OK));
+    if (o->lockstep && o->lockstep->over) return PB_OK;
     for (int i = 0; i < n; i++) PB_TRY(enqueue(ctx, fn, self, o, t, i));
     PB_TRY(ctx->be->sync(ctx));
     for (int i = 0; i < n; i++) {
@@ -72,6 +74,7 @@ static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts 
         PB_TRY(check_sample(ctx, t, t->n + i));
         if (o->call_hook) PB_TRY(ctx->be->between(ctx, 2 * i, OWN_END + i, &t->own[t->n + i]));
     }
+    PB_TRY(pb_lockstep_slowest(o->lockstep, &t->seconds[t->n], &t->host[t->n]));
     t->n += n;
     pb_heartbeat_send_if_due(o->heartbeat);
     return PB_OK;
@@ -82,6 +85,8 @@ static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts 
 static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, int calls, pb_tally *names)
 {
     for (int i = 0; i < calls && !pb_interrupted(); i++) {
+        PB_TRY(pb_lockstep_meet(o->lockstep, PB_OK));
+        if (o->lockstep && o->lockstep->over) break;
         PB_TRY(prepare(ctx, o));
         ctx->tally = i + 1 == calls ? names : NULL;
         const pb_status s = fn(ctx, self);

@@ -3,6 +3,7 @@
 #define PB_TIMING_H
 #include "launch/heartbeat.h"
 #include "bench/measure/hooks.h"
+#include "bench/measure/lockstep.h"
 #include "bench/stats/stats.h"
 #include "kernels/engine/op.h"
 
@@ -21,6 +22,9 @@ typedef struct pb_measure_opts {
     pb_fn before;    /* called with before_self before every sample and warm-up call, not timed; with `queued` it must
                         only enqueue. NULL: none */
     void *before_self;
+    /* Ranks that take each sample together: a barrier before it, and its times are those of the slowest rank. Samples
+     * are then never queued one after the other. NULL: one rank */
+    pb_lockstep *lockstep;
     pb_heartbeat *heartbeat;   /* gets a heartbeat after samples and warm-up calls; NULL: no heartbeats */
     pb_call_hook *call_hook;   /* adds work to every timed call (pb_slowdown_hook); NULL: none */
     pb_round_hook *round_hook; /* divides the samples into rounds (pb_time_slice_hook); NULL: a batch is a round */

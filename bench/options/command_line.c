@@ -55,11 +55,13 @@ static pb_status set_share(void *field, const char *name, const char *value)
     return PB_OK;
 }
 
-/* Returns the name of the i-th axis, counted over all suites, or NULL after the last one. An entry of `axes` is
- * "name=default". The result is valid until the next call of this thread. */
+/* Returns the name of the i-th axis that is an option of the command, or NULL after the last one: of run and compare
+ * the axes of all suites, of project the axis to which it projects. An entry of `axes` is "name=default". The result is
+ * valid until the next call of this thread. */
 static const char *axis_name(int command, int i)
 {
     static _Thread_local char item[2 * PB_AXIS_TEXT];
+    if (command == PB_COMMAND_project) return i == 0 ? "ranks" : NULL;
     if (command != PB_COMMAND_run && command != PB_COMMAND_compare) return NULL;
     for (const pb_suite *const *s = pb_suites; *s; s++)
         for (const char *rest = (*s)->axes; (rest = pb_next_item(rest, ' ', item, sizeof item));)
@@ -115,7 +117,10 @@ const pb_cli pb_bench_cli = {"bench", commands, options, types, &axes, aliases};
 /* Fails if --format names a format that this command does not write: options.def allows the formats of all commands. */
 static pb_status check_format(const pb_options *o)
 {
-    const char *words = o->command == PB_COMMAND_history ? "text|csv|svg|otava" : "text|markdown|junit";
+    const char *words = o->command == PB_COMMAND_history   ? "text|csv|svg|otava"
+                        : o->command == PB_COMMAND_analyze ? "text|markdown|csv"
+                        : o->command == PB_COMMAND_project ? "text|csv"
+                                                           : "text|markdown|junit";
     char word[16];
     for (const char *rest = words; (rest = pb_next_item(rest, '|', word, sizeof word));)
         if (!strcmp(word, o->format)) return PB_OK;

@@ -72,6 +72,7 @@ static _Noreturn void become(const void *self, int pipe_fd)
     if (c->from >= 0) fcntl(c->from, F_SETFD, 0), fcntl(c->to, F_SETFD, 0);
     pad(l->padding);
     setenv("PB_DISTURBANCE", "ignore", 1); /* process_state.h says why */
+    setenv("PB_CONTROLS", "no", 1);        /* bench/run/controls.h says why; an older executable has no option for it */
     signal(SIGPIPE, SIG_DFL), signal(SIGXFSZ, SIG_DFL);
     if (argv) execv(l->exe, argv);
     fprintf(stderr, "%s: %s\n", l->exe, strerror(errno));

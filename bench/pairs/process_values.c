@@ -173,10 +173,20 @@ static pb_status add_samples_of(const char *path, bool needed, pb_process_values
     return s;
 }
 
+/* Drops the rows of control cases, which runs have that were measured one by one (--simulate). */
+static void drop_controls(pb_table *t)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < t->n; i++)
+        if (!pb_key_is_control(t->rows[i].key)) t->rows[kept++] = t->rows[i];
+    t->n = kept;
+}
+
 pb_status pb_process_values_read(const char *path, bool samples, pb_process_values *out)
 {
     *out = (pb_process_values){0};
     PB_TRY(pb_table_read(path, &out->t));
+    drop_controls(&out->t);
     out->log_value = malloc((out->t.n + 1) * sizeof *out->log_value);
     pb_status s = out->log_value ? PB_OK : pb_fail(PB_ENOMEM, "%s: out of memory", path);
     for (size_t i = 0; i < out->t.n && s == PB_OK; i++) {

@@ -10,7 +10,7 @@
  *   outcome   rows
  *   passed    status ok; a requirement that passes
  *   failure   status wrong; a requirement that fails
- *   skipped   status unsupported
+ *   skipped   status unsupported; status throttled in all processes
  *   error     every other status, such as failed, timeout and truncated */
 #ifndef PB_RUN_REPORT_H
 #define PB_RUN_REPORT_H

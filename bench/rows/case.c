@@ -139,6 +139,11 @@ pb_status pb_case_parse(const char *key, pb_case *out)
     return PB_OK;
 }
 
+bool pb_key_is_control(const char *key)
+{
+    return strstr(key, "?" PB_CONTROL_AXIS "=") || strstr(key, "&" PB_CONTROL_AXIS "=");
+}
+
 bool pb_key_matches(const char *pattern, const char *key)
 {
     return strpbrk(pattern, "*?[") ? fnmatch(pattern, key, 0) == 0 : strstr(key, pattern) != NULL;

@@ -9,7 +9,7 @@ typedef enum pb_exit {
     PB_EXIT_REGRESSION = 1,   /* a row is REGRESSED, or a requirement that gates fails */
     PB_EXIT_USAGE = 2,        /* wrong arguments, or a fault in a file that the user named */
     PB_EXIT_INCONCLUSIVE = 3, /* --strict: a comparison could not decide, or `bench doctor` found a bad setting;
-                                 --bisect: no row was judged */
+                                 --bisect: no row was judged; `bench project`: a model is not accurate */
     PB_EXIT_INCOMPARABLE = 4, /* rows cannot be compared, or a case failed, hung or is missing */
     PB_EXIT_NO_MEMORY = 124,  /* a measuring process tells `bench` that a case lacked memory; `bench` measures the
                                  other cases and exits with 125 */

@@ -41,6 +41,13 @@ pb_status pb_case_set(pb_case *c, const char *axis, const char *value);
 void pb_case_finish(pb_case *c);
 /* Splits a key into a case. EINVAL: not a key as pb_case_finish() writes it, for example with unsorted axes. */
 pb_status pb_case_parse(const char *key, pb_case *out);
+/* The axis that marks the rows of control cases, which are measured twice in each process (bench/run/controls.h), and
+ * its values. */
+#define PB_CONTROL_AXIS   "control"
+#define PB_CONTROL_FIRST  "first"
+#define PB_CONTROL_SECOND "second"
+/* True if the key is that of a control case. */
+bool pb_key_is_control(const char *key);
 /* True if the key matches a pattern of the command line: a glob that matches the whole key, or a word without *, ? and
  * [ that the key contains. */
 bool pb_key_matches(const char *pattern, const char *key);

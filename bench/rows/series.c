@@ -158,15 +158,39 @@ static pb_status fill(const pb_table *t, const pb_row **rows, figures f, pb_seri
     return PB_OK;
 }
 
+static bool is_control(const pb_series *s)
+{
+    return pb_row_class_of(s->status) != PB_ROW_BROKEN && pb_key_is_control(s->key);
+}
+
+/* Moves the series of control cases after the others, without changing the order of either. */
+static pb_status part_controls(pb_series_set *set)
+{
+    size_t kept = 0, controls = 0;
+    for (size_t i = 0; i < set->n; i++) controls += is_control(&set->s[i]);
+    if (!controls) return PB_OK;
+    pb_series *moved = malloc(controls * sizeof *moved);
+    if (!moved) return pb_fail(PB_ENOMEM, "out of memory for %zu series", controls);
+    for (size_t i = 0; i < set->n; i++) {
+        if (is_control(&set->s[i])) moved[set->controls++] = set->s[i];
+        else set->s[kept++] = set->s[i];
+    }
+    memcpy(set->s + kept, moved, controls * sizeof *moved);
+    free(moved);
+    set->n = kept;
+    return PB_OK;
+}
+
 pb_status pb_series_make(const pb_table *t, pb_series_set *out)
 {
     const pb_row **rows = malloc((t->n + 1) * sizeof *rows);
     figures f = {malloc((t->n + 1) * sizeof *f.all), malloc((t->n + 1) * sizeof *f.value),
                  malloc((t->n + 1) * sizeof *f.session), t->n ? t->rows + (t->n - t->kept) : NULL};
-    *out = (pb_series_set){malloc((t->n + 1) * sizeof *out->s), 0, f.session};
+    *out = (pb_series_set){.s = malloc((t->n + 1) * sizeof *out->s), .sessions = f.session};
     pb_status s = rows && f.all && f.value && f.session && out->s
                       ? fill(t, rows, f, out)
                       : pb_fail(PB_ENOMEM, "%s: out of memory for %zu rows", t->path, t->n);
+    if (s == PB_OK) s = part_controls(out);
     free(rows);
     free(f.all);
     free(f.value);
@@ -178,20 +202,30 @@ void pb_series_free(pb_series_set *set)
 {
     free(set->s);
     free(set->sessions);
-    *set = (pb_series_set){NULL, 0, NULL};
+    *set = (pb_series_set){0};
 }
 
-const pb_series *pb_series_find(const pb_series_set *set, const char *key, const char *metric)
+static const pb_series *find_in(const pb_series *s, size_t n, const char *key, const char *metric)
 {
-    size_t lo = 0, hi = set->n;
+    size_t lo = 0, hi = n;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        int c = pb_series_order(set->s[mid].key, set->s[mid].metric, key, metric);
-        if (c == 0) return &set->s[mid];
+        int c = pb_series_order(s[mid].key, s[mid].metric, key, metric);
+        if (c == 0) return &s[mid];
         if (c < 0) lo = mid + 1;
         else hi = mid;
     }
     return NULL;
+}
+
+const pb_series *pb_series_find(const pb_series_set *set, const char *key, const char *metric)
+{
+    return find_in(set->s, set->n, key, metric);
+}
+
+const pb_series *pb_series_find_control(const pb_series_set *set, const char *key, const char *metric)
+{
+    return set->controls ? find_in(set->s + set->n, set->controls, key, metric) : NULL;
 }
 
 size_t pb_suite_end(const pb_series_set *set, size_t from)

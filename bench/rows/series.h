@@ -45,14 +45,18 @@ typedef struct pb_series_set {
     pb_series *s; /* sorted by key, then metric */
     size_t n;
     pb_session *sessions; /* the array that every pb_series.session points into */
+    size_t controls; /* number of series of control cases (pb_key_is_control). They follow in s[n..n + controls), in
+                             the same order, so that no table, verdict or stored session takes them for cases. A
+                             control that is wrong or failed is among the others: that counts */
 } pb_series_set;
 
 /* Joins the rows of t, which must outlive *out. Free *out with pb_series_free(); on failure it needs no free. EINVAL: a
  * stored session has two rows with one key and metric. */
 pb_status pb_series_make(const pb_table *t, pb_series_set *out);
 void pb_series_free(pb_series_set *set);
-/* NULL: the set has no such series. */
+/* NULL: the set has no such series. Does not look among the controls; pb_series_find_control() looks only there. */
 const pb_series *pb_series_find(const pb_series_set *set, const char *key, const char *metric);
+const pb_series *pb_series_find_control(const pb_series_set *set, const char *key, const char *metric);
 /* The sort order of a set: < 0, 0 or > 0 as strcmp(). */
 static inline int pb_series_order(const char *key_a, const char *metric_a, const char *key_b, const char *metric_b)
 {

@@ -46,6 +46,16 @@ void pb_csv_header(FILE *f)
     fputc('\n', f);
 }
 
+bool pb_csv_has_header(const char *text, size_t n)
+{
+    for (const pb_csv_column *c = pb_columns; c->name; c++) {
+        const size_t length = strlen(c->name);
+        if (n <= length || memcmp(text, c->name, length) != 0 || text[length] != (c[1].name ? ',' : '\n')) return false;
+        text += length + 1, n -= length + 1;
+    }
+    return true;
+}
+
 void pb_csv_row(FILE *f, const pb_row *r)
 {
     const char *comma = "";

@@ -4,6 +4,7 @@
  * numbers below 2^53 have all digits, others 9 significant digits; a number that is not finite is an empty field. */
 #ifndef PB_WRITE_CSV_H
 #define PB_WRITE_CSV_H
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "bench/rows/row.h"
@@ -12,6 +13,8 @@
 /* Print the header line and one row of results.csv. Fields are quoted where RFC 4180 requires it. */
 void pb_csv_header(FILE *f);
 void pb_csv_row(FILE *f, const pb_row *r);
+/* True if the n bytes of text begin with the line that pb_csv_header() prints. */
+bool pb_csv_has_header(const char *text, size_t n);
 /* Print one text field (quoted where needed; NULL prints nothing) and one number (nothing if it is not finite). */
 void pb_csv_text(FILE *f, const char *s);
 void pb_csv_number(FILE *f, double v);

@@ -42,6 +42,10 @@ static pb_status check_rows(const char *path, const pb_map *m, long long length,
     pb_table t;
     pb_status s = PB_OK;
     PB_TRY(pb_table_parse(path, m->p, (size_t)length, &t));
+    if (!pb_csv_has_header((const char *)m->p,
+                           (size_t)length)) /* rows are appended in the order of this program's columns */
+        s = pb_fail(PB_EINVAL, "%s: its columns are not those that this program writes, so it cannot be continued",
+                    path);
     for (size_t i = 0; i < t.n && s == PB_OK; i++)
         if (t.rows[i].process < 0 || t.rows[i].process >= processes)
             s = pb_fail(PB_EINVAL, "%s: a row of process %lld is among the rows of processes before %d", path,

@@ -11,8 +11,8 @@ typedef struct pb_kept {
 /* Sets *out to the current sizes of the two files in folder `dir`. EPATH, EIO. */
 pb_status pb_kept_sizes(const char *dir, pb_kept *out);
 /* Checks both files without changing them. EINVAL unless each file has at least the bytes in *k and a line ends there,
- * the kept rows of results.csv can be parsed and have process numbers below `processes`, and samples.csv begins with
- * its header. EPATH, EIO, ENOMEM. */
+ * the kept rows of results.csv can be parsed and have process numbers below `processes`, and both files begin with the
+ * header that this program writes. EPATH, EIO, ENOMEM. */
 pb_status pb_kept_check(const char *dir, const pb_kept *k, int processes);
 /* Truncates dir/name to `length` bytes. A shorter file is not changed. EPATH, EIO. */
 pb_status pb_kept_cut_file(const char *dir, const char *name, long long length);

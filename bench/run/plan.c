@@ -8,11 +8,12 @@
 #include <string.h>
 
 #include "bench/rows/rows.h"
+#include "bench/run/controls.h"
+#include "bench/run/grid.h"
 #include "bench/suites/suites.h"
 #include "cli/hint.h"
 
-/* ITEM: bytes of one item of a grid line, such as "batch=1,2,4"; MOST_CASES: limit of the cases of a plan */
-enum { ITEM = 512, MOST_CASES = 20000 };
+enum { ITEM = PB_GRID_ITEM, MOST_CASES = 20000 /* of a plan */ };
 
 const pb_suite *pb_suite_find(const char *name)
 {
@@ -23,47 +24,6 @@ const pb_suite *pb_suite_find(const char *name)
     }
     pb_fail(PB_EINVAL, "there is no suite '%.60s'%s", name, pb_hint_text(&hint));
     return NULL;
-}
-
-/* ---- expanding a grid line into cases ------------------------------------------------------------ */
-
-/* Splits "name=values" in place and returns the values; NULL: the item has no "=". */
-static char *values_in(char *item)
-{
-    char *equals = strchr(item, '=');
-    if (equals) *equals++ = 0;
-    return equals;
-}
-
-/* Expands the items of the line from `rest` on, recursively: one call of itself per value of the next item. */
-static pb_status expand(pb_case c, const char *rest, pb_case_add add, void *user)
-{
-    char item[ITEM], value[PB_AXIS_TEXT];
-    rest = pb_next_item(rest, ' ', item, sizeof item);
-    if (!rest) {
-        pb_case_finish(&c);
-        return add(user, &c);
-    }
-    char *values = values_in(item);
-    for (const char *v = values ? values : item; (v = pb_next_item(v, ',', value, sizeof value));) {
-        if (values) PB_TRY(pb_case_set(&c, item, value));
-        else snprintf(c.name, sizeof c.name, "%s", value);
-        PB_TRY(expand(c, rest, add, user));
-    }
-    return PB_OK;
-}
-
-pb_status pb_grid_expand(const char *suite, const char *axes, const char *line, pb_case_add add, void *user)
-{
-    pb_case c = {.name = "step"};
-    char item[ITEM];
-    snprintf(c.suite, sizeof c.suite, "%s", suite);
-    for (const char *rest = axes; (rest = pb_next_item(rest, ' ', item, sizeof item));) {
-        char *value = values_in(item);
-        if (!value || *value) /* An axis without a default ("name=") is in the key only if a value is given. */
-            PB_TRY(pb_case_set(&c, item, value ? value : ""));
-    }
-    return expand(c, line, add, user);
 }
 
 /* Adds a case unless its key is already in the plan. */
@@ -119,7 +79,7 @@ static bool suite_has_axis(const pb_suite *s, const char *name)
 {
     char item[ITEM];
     for (const char *rest = s->axes; (rest = pb_next_item(rest, ' ', item, sizeof item));)
-        if (values_in(item), strcmp(item, name) == 0) return true;
+        if (pb_grid_values(item), strcmp(item, name) == 0) return true;
     return false;
 }
 
@@ -130,7 +90,7 @@ static pb_status check_axes(const pb_suite *s, const pb_axis_list *l)
         if (suite_has_axis(s, l->v[i].name)) continue;
         pb_hint hint = {.word = l->v[i].name};
         for (const char *rest = s->axes; (rest = pb_next_item(rest, ' ', item, sizeof item));)
-            values_in(item), pb_hint_try(&hint, item);
+            pb_grid_values(item), pb_hint_try(&hint, item);
         return pb_fail(PB_EINVAL, "suite %s has no axis '%s'%s%s%s", s->name, l->v[i].name, pb_hint_text(&hint),
                        *hint.best ? "" : "; it has ",
                        *hint.best ? ""
@@ -197,7 +157,7 @@ static bool default_selects(const pb_suite *s, const pb_case *c)
 {
     char item[ITEM];
     for (const char *rest = s->axes; (rest = pb_next_item(rest, ' ', item, sizeof item));) {
-        const char *pattern = values_in(item), *value = pb_case_get(c, item);
+        const char *pattern = pb_grid_values(item), *value = pb_case_get(c, item);
         if (!value || !pattern || !any_selects(pattern, value)) return false;
     }
     return true;
@@ -293,11 +253,14 @@ static pb_status filter(const pb_options *o, pb_plan *p)
 
 /* ---- making the whole plan ---------------------------------------------------------------------------- */
 
-/* Adds --impl and --prefer to the keys if the suite has no axis of this name, because both options change what is
- * measured. */
+/* Adds --ranks, and --impl and --prefer if the suite has no axis of this name, to the keys, because these options
+ * change what is measured. */
 static pb_status name_choice(const pb_suite *s, const pb_options *o, pb_plan *p)
 {
+    char ranks[32];
+    snprintf(ranks, sizeof ranks, "%ld", o->ranks);
     for (int i = 0; i < p->n; i++) {
+        if (o->ranks > 1) PB_TRY(pb_case_set(&p->cases[i], "ranks", ranks));
         if (o->impl && !suite_has_axis(s, "impl")) PB_TRY(pb_case_set(&p->cases[i], "impl", o->impl));
         if (o->prefer && !suite_has_axis(s, "prefer")) PB_TRY(pb_case_set(&p->cases[i], "prefer", o->prefer));
         pb_case_finish(&p->cases[i]);
@@ -340,11 +303,22 @@ static pb_status drop_misfits(const pb_suite *s, const pb_axis_list *l, pb_plan 
     return st;
 }
 
+static pb_status check_ranks(const pb_suite *s, const pb_options *o, const pb_axis_list *l)
+{
+    if (o->ranks > 1 && !s->ranks)
+        return pb_fail(PB_EINVAL, "--ranks %ld: suite %s measures one rank only", o->ranks, s->name);
+    if (o->ranks > PB_MOST_RANKS)
+        return pb_fail(PB_EINVAL, "--ranks %ld: at most %d on one host", o->ranks, PB_MOST_RANKS);
+    if (names_axis(l, "ranks")) return pb_fail(PB_EINVAL, "the number of ranks is no axis, but an option: --ranks N");
+    return PB_OK;
+}
+
 static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *p)
 {
     const pb_axis_list l = axes_of(s, o);
     const bool full = strcmp(o->grid, "full") == 0;
     p->suite = s;
+    PB_TRY(check_ranks(s, o, &l));
     PB_TRY(check_axes(s, &l));
     PB_TRY(s->enumerate ? plan_enumerated(ctx, s, full, &l, p) : plan_lines(ctx, s, full, &l, p));
     PB_TRY(filter(o, p));
@@ -375,7 +349,7 @@ static pb_status plan_ceilings(pb_ctx *ctx, const pb_suite *s, const pb_options 
     for (int i = 0; i < out->n; i++)
         if (ceiling_wanted(o, &out->cases[i])) out->cases[kept++] = out->cases[i];
     out->n = kept;
-    return PB_OK;
+    return o->ranks > 1 ? name_choice(ceiling, o, out) : PB_OK;
 }
 
 static pb_status plan_both(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *out)
@@ -405,6 +379,7 @@ void pb_plan_keep(pb_plan *p, const char *keys)
     for (int i = p->ceilings; i < p->n; i++)
         if (listed(keys, p->cases[i].key)) p->cases[kept++] = p->cases[i];
     p->n = kept;
+    p->controls = 0;
 }
 
 pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, pb_plan *out)
@@ -412,6 +387,7 @@ pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, 
     pb_plan p = {0};
     pb_status s = plan_both(ctx, suite, o, &p);
     if (s == PB_OK && o->child_only) pb_plan_keep(&p, o->child_only);
+    else if (s == PB_OK) s = pb_controls_add(&p);
     if (s != PB_OK) pb_plan_free(&p);
     else *out = p;
     return s;

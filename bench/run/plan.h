@@ -2,13 +2,17 @@
 #ifndef PB_PLAN_H
 #define PB_PLAN_H
 #include "bench/options/options.h"
+#include "bench/run/grid.h"
 #include "bench/suites/suites.h"
+
+enum { PB_MOST_RANKS = 256 }; /* of --ranks */
 
 typedef struct pb_plan {
     const pb_suite *suite;
     pb_case *cases; /* [n], owned. The first `ceilings` belong to suite ceiling and are measured first, in this order */
     int n, ceilings, room;
-    bool device; /* true: the cases run on a GPU */
+    int controls; /* the last `controls` cases are control cases (controls.h) */
+    bool device;  /* true: the cases run on a GPU */
 } pb_plan;
 
 const pb_suite *pb_suite_find(const char *name); /* NULL: no such suite; the error (EINVAL) has a suggestion */
@@ -17,7 +21,7 @@ const pb_suite *pb_suite_find(const char *name); /* NULL: no such suite; the err
  * the command line; otherwise the check's error is returned. EINVAL: an axis or value that the suite does not have
  * (with a suggestion), no case left, or more than 20000 cases. The caller frees *out. */
 pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, pb_plan *out);
-/* Removes the cases whose keys are not among `keys` (each followed by a newline); the ceilings stay. */
+/* Removes the controls and the cases whose keys are not among `keys` (each followed by a newline); the ceilings stay. */
 void pb_plan_keep(pb_plan *p, const char *keys);
 void pb_plan_free(pb_plan *p);
 
@@ -26,9 +30,4 @@ void pb_plan_free(pb_plan *p);
 void pb_plan_order(const pb_plan *p, uint64_t seed, int process, int *order);
 /* Expected seconds that one process spends on the case, estimated by its suite; 1 if the suite has no estimate. */
 double pb_plan_expect(const pb_plan *p, const pb_case *c);
-
-/* Expands a grid line such as "copy tuning=lora batch=1,4" and passes each combination to `add`. `axes` has the same
- * syntax and supplies the values of axes that the line does not name. */
-typedef pb_status (*pb_case_add)(void *user, const pb_case *c);
-pb_status pb_grid_expand(const char *suite, const char *axes, const char *line, pb_case_add add, void *user);
 #endif

@@ -14,11 +14,10 @@
 #include <unistd.h>
 
 #include "bench/measure/measure.h"
+#include "bench/run/process_start.h"
 #include "bench/run/progress.h"
 #include "bench/run/run_json.h"
-#include "launch/start.h"
 #include "launch/supervise.h"
-#include "cli/threads.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 
@@ -57,38 +56,6 @@ static void show(void *user, int at)
 static void clear(const pb_process *l)
 {
     if (!l->options->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
-}
-
-/* ---- becoming the child process --------------------------------------------------------------------- */
-
-/* Replaces the forked child by this program with the internal --child-* options, followed by the user's options. */
-static _Noreturn void become_child(const void *self, int pipe_fd)
-{
-    const pb_process *l = self;
-    char number[32], first[32], deadline[32], fd[32], seed[32], threads[32];
-    const pb_options *o = l->options;
-    const char *own[] = {"bench",           "run",         "--child-dir",     l->dir, "--child-run",      l->run_id,
-                         "--child-machine", l->machine_id, "--child-process", number, "--child-pipe",     fd,
-                         "--child-seed",    seed,          "--child-first",   first,  "--child-deadline", deadline,
-                         "--child-host",    l->host};
-    enum { OWN = sizeof own / sizeof *own };
-    const char **argv = calloc((size_t)o->argc + OWN + 1, sizeof *argv);
-    if (!argv) _exit(PB_EXIT_HARNESS);
-    snprintf(number, sizeof number, "%d", l->number);
-    snprintf(first, sizeof first, "%d", l->first);
-    snprintf(deadline, sizeof deadline, "%.3f", l->deadline);
-    snprintf(fd, sizeof fd, "%d", pipe_fd);
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)l->seed);
-    memcpy(argv, own, sizeof own);
-    for (int i = 0; i < o->argc; i++) argv[OWN + i] = o->argv[i];
-    if (o->threads > 0) {
-        snprintf(threads, sizeof threads, "%ld", o->threads);
-        setenv("OMP_NUM_THREADS", threads, 1);
-    }
-    pb_threads_set_waiting();
-    execv("/proc/self/exe", (char *const *)argv);
-    fprintf(stderr, "bench: /proc/self/exe: %s\n", strerror(errno));
-    _exit(PB_EXIT_HARNESS);
 }
 
 /* ---- handling the end of a process ------------------------------------------------------------------- */
@@ -169,6 +136,21 @@ static pb_status cut_back(const pb_process *l, int at, int *next)
     return PB_OK;
 }
 
+/* Handles the loss of a rank, which ended the job: discards what the ranks wrote about the case, because that depends on
+ * the moment at which each of them noticed, and writes one row of status failed that names the rank. */
+static pb_status after_loss(pb_process *l, const int *order, int at, const char *loss)
+{
+    int next;
+    pb_case c;
+    const bool begun = case_at(l, order, at, &c);
+    note_outcome(l, PB_OUTCOME_crashed, "%s", loss);
+    if (!begun) return PB_OK;
+    PB_TRY(cut_back(l, at, &next));
+    if (next > at) return PB_OK;
+    PB_TRY(emit_end(l, &c, pb_interrupted() ? PB_ROW_TRUNCATED : PB_ROW_FAILED, loss));
+    return pb_interrupted() ? PB_OK : pb_progress_mark(l->dir, (pb_place){l->number + 1, 0});
+}
+
 /* Handles a process that was killed at the deadline. Its case gets a row of status truncated; --resume measures the
  * case again. */
 static pb_status after_deadline(const pb_process *l, const int *order, int at)
@@ -210,7 +192,8 @@ static pb_status after_hang(pb_process *l, const int *order, const pb_child *w, 
 
 /* Handles the end of the process. Afterwards l->first is the case with which the next process continues; n + 1 means
  * that no case is left. */
-static pb_status after_process(pb_process *l, const int *order, const pb_child *w, pb_exit *code, bool *stopped)
+static pb_status after_process(pb_process *l, const int *order, const pb_child *w, const char *loss, pb_exit *code,
+                               bool *stopped)
 {
     char how[96];
     const bool dead = !w->abandoned && died(w->status, how, sizeof how);
@@ -226,8 +209,9 @@ static pb_status after_process(pb_process *l, const int *order, const pb_child *
     } else {
         *stopped = ours || (w->late && !dead && *code != PB_EXIT_OK);
         if (ours) s = after_deadline(l, order, w->at);
+        else if (*loss) s = after_loss(l, order, w->at, loss);
         else if (dead) s = after_death(l, order, w->at, how);
-        if (ours) *code = PB_EXIT_HARNESS;
+        if (ours || *loss) *code = PB_EXIT_HARNESS;
         l->first = l->plan->n + 1;
     }
     if (!w->abandoned) return s;
@@ -254,13 +238,17 @@ static pb_status run_process(pb_process *l, const int *order, const double *limi
 {
     shown user = {l, order};
     const pb_child_cases cases = {l->first, l->plan->n, limit, show, &user};
-    const pb_supervision rules = {.deadline = l->deadline, .end = l->end, .grace = PB_GRACE, .abandon = true};
+    pb_supervision rules = {.deadline = l->deadline, .end = l->end, .grace = PB_GRACE, .abandon = true};
     pb_child w = {.cases = &cases};
-    PB_TRY(pb_start(become_child, l, &w.pid, &w.pipe));
+    pb_process_start *start;
+    char loss[PB_LOSS_TEXT];
+    PB_TRY(pb_process_begin(l, &w, &rules, &start));
     pb_supervise(&rules, &w, 1);
-    close(w.pipe);
+    const pb_status ended = pb_process_finish(start, &w, loss);
     clear(l);
-    PB_TRY(after_process(l, order, &w, code, stopped));
+    l->refused = ended != PB_OK && w.at < cases.first;
+    PB_TRY(ended);
+    PB_TRY(after_process(l, order, &w, loss, code, stopped));
     l->refused = w.at < cases.first && !w.killed && !w.hung && WIFEXITED(w.status);
     if (w.no_memory) *code = pb_worse_exit(*code, PB_EXIT_NO_MEMORY);
     return PB_OK;

@@ -105,7 +105,8 @@ static long threads_of(const pb_options *o, pb_backend_id device)
 {
     const char *set = getenv("PB_DISTURBANCE");
     if (device != PB_CPU || (set && strcmp(set, "ignore") == 0)) return 0;
-    return o->threads > 0 ? o->threads : omp_get_max_threads();
+    const long each = o->threads > 0 ? o->threads : omp_get_max_threads();
+    return o->ranks > 1 ? o->ranks * each : each;
 }
 
 pb_status pb_state_recording_begin(const pb_options *o, pb_state_recording **out)

@@ -2,7 +2,11 @@
  * that it can be resumed.
  *
  *   plan.h        the cases to measure: the suite's grid, changed by the command line
+ *   controls.h    cases that are measured twice more, which show the noise of the run
+ *   grid.h        how axes and their values are written, and the cases that they stand for
  *   process.h     one measuring process, which measures every case once
+ *   process_start.h  starts it, alone or as the ranks of a job
+ *   rank.h        a measuring process as one of several ranks
  *   throttle.h    measures processes, and measures those again that ran on a throttled machine
  *   clock_lock.h  keeps the GPU's clocks locked while the run lasts
  *   run_name.h    the time, the id and the folder of a new run
@@ -13,6 +17,7 @@
 #ifndef PB_BENCH_RUN_H
 #define PB_BENCH_RUN_H
 #include "bench/run/clock_lock.h"
+#include "bench/run/controls.h"
 #include "bench/run/kept.h"
 #include "bench/run/plan.h"
 #include "bench/run/process.h"

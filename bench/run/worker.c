@@ -9,6 +9,7 @@
 #include "bench/rows/rows.h"
 #include "bench/run/process.h"
 #include "bench/run/progress.h"
+#include "bench/run/rank.h"
 #include "bench/run/run_json.h"
 #include "bench/suites/suites.h"
 #include "kernels/engine/clock.h"
@@ -31,6 +32,18 @@ static pb_status machine_failed(pb_ctx *ctx, pb_status s)
     return s == PB_ENOMEM ? s : PB_OK;
 }
 
+/* Prints the last failure, on one rank only: what fails on one rank fails on all. Returns `code`. */
+static pb_exit complain(const pb_suite_env *env, pb_exit code)
+{
+    return pb_lockstep_leads(env->lockstep) ? pb_complain(code) : code;
+}
+
+/* Marks what is to be measured next. */
+static pb_status mark(const pb_suite_env *env, const pb_options *o, pb_place next)
+{
+    return pb_lockstep_leads(env->lockstep) ? pb_progress_mark(o->child_dir, next) : PB_OK;
+}
+
 static pb_exit exit_of(pb_status s) { return s == PB_ENOMEM ? PB_EXIT_NO_MEMORY : PB_EXIT_HARNESS; }
 
 /* Writes the row of a case that failed with status `s`. */
@@ -44,7 +57,8 @@ static pb_status fail_case(pb_ctx *ctx, const pb_case *c, pb_status s, pb_emitte
     return machine == PB_OK ? PB_OK : pb_fail(machine, "%s: %s", c->key, why);
 }
 
-/* Measures one case and writes its rows, or one row with the reason of a failure. EIO: rows cannot be written. EDEVICE:
+/* Measures one case and writes its rows, or one row with the reason of a failure. EIO: rows cannot be written, or a rank
+ * is gone. EDEVICE:
  * the device is lost. ENOMEM: the case ran out of memory. */
 static pb_status measure(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
@@ -53,9 +67,9 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
     env->emitter->truncated = false;
     ctx->impl = impl;
     ctx->prefer = prefer;
-    pb_status s = suite->run(ctx, c, env);
+    pb_status s = pb_lockstep_end(env->lockstep, suite->run(ctx, c, env));
     ctx->impl = ctx->prefer = NULL;
-    if (env->emitter->write_failed) return PB_EIO;
+    if (env->emitter->write_failed || (env->lockstep && env->lockstep->broken)) return PB_EIO;
     if (s != PB_OK) return fail_case(ctx, c, s, env->emitter);
     if (pb_interrupted() && !env->emitter->truncated)
         return pb_emit_outcome(env->emitter, c, PB_ROW_TRUNCATED, "interrupted");
@@ -109,18 +123,17 @@ static pb_status skip(const pb_case *c, pb_emitter *emitter)
     return pb_emit_outcome(emitter, c, PB_ROW_TIMEOUT, "not tried again: it hung in two earlier processes");
 }
 
-static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_emitter *emitter, const pb_options *o)
+static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, const pb_suite_env *env, const pb_options *o)
 {
+    pb_emitter *emitter = env->emitter;
     pb_status s = plan->suite->conclude ? plan->suite->conclude(ctx, emitter) : PB_OK;
     if (s == PB_OK) s = pb_ratios_conclude(emitter, plan->suite->name);
     if (pb_interrupted()) return PB_EXIT_HARNESS;
     if (s == PB_OK)
-        return pb_progress_mark(o->child_dir, (pb_place){emitter->process + 1, 0}) == PB_OK
-                   ? PB_EXIT_OK
-                   : pb_complain(PB_EXIT_HARNESS);
-    if (emitter->write_failed) return pb_complain(PB_EXIT_HARNESS);
+        return mark(env, o, (pb_place){emitter->process + 1, 0}) == PB_OK ? PB_EXIT_OK : complain(env, PB_EXIT_HARNESS);
+    if (emitter->write_failed) return complain(env, PB_EXIT_HARNESS);
     s = machine_failed(ctx, s);
-    return pb_complain(s == PB_OK ? PB_EXIT_INCOMPARABLE : exit_of(s));
+    return complain(env, s == PB_OK ? PB_EXIT_INCOMPARABLE : exit_of(s));
 }
 
 /* Measures the cases of `order` from index child_first on. */
@@ -131,7 +144,9 @@ static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *pla
     pb_exit code = PB_EXIT_OK;
     for (int i = (int)o->child_first; i < plan->n; i++) {
         const pb_case *c = &plan->cases[order[i]];
-        if (!has_time(o, plan, c, &p)) {
+        bool go = has_time(o, plan, c, &p);
+        if (pb_lockstep_begin(env->lockstep, &go) != PB_OK) return complain(env, PB_EXIT_HARNESS);
+        if (!go) {
             pb_heartbeat_send(env->heartbeat, PB_SAYS_OUT_OF_TIME);
             return PB_EXIT_HARNESS;
         }
@@ -140,13 +155,12 @@ static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *pla
         pb_heartbeat_send(env->heartbeat, PB_SAYS_BEGIN);
         const pb_status s = hung[order[i]] < HANGS ? measure(ctx, c, env) : skip(c, env->emitter);
         if (s == PB_ENOMEM) { /* the case's row has the reason; smaller cases may still fit into memory */
-            code = pb_complain(PB_EXIT_NO_MEMORY);
+            code = complain(env, PB_EXIT_NO_MEMORY);
             pb_heartbeat_send(env->heartbeat, PB_SAYS_NO_MEMORY);
         }
-        if (s != PB_OK && s != PB_ENOMEM) return pb_complain(PB_EXIT_HARNESS);
+        if (s != PB_OK && s != PB_ENOMEM) return complain(env, PB_EXIT_HARNESS);
         if (pb_interrupted()) return PB_EXIT_HARNESS;
-        if (pb_progress_mark(o->child_dir, (pb_place){env->emitter->process, i + 1}) != PB_OK)
-            return pb_complain(PB_EXIT_HARNESS);
+        if (mark(env, o, (pb_place){env->emitter->process, i + 1}) != PB_OK) return complain(env, PB_EXIT_HARNESS);
     }
     return code;
 }
@@ -155,8 +169,8 @@ static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan
 {
     pb_exit code = PB_EXIT_HARNESS;
     int *order = malloc((size_t)plan->n * sizeof *order), *hung = calloc((size_t)plan->n, sizeof *hung);
-    if (!order || !hung) pb_fail(PB_ENOMEM, "no memory for %d cases", plan->n), pb_complain(code);
-    else if (restore(o, plan, env->emitter, hung) != PB_OK) pb_complain(code);
+    if (!order || !hung) pb_fail(PB_ENOMEM, "no memory for %d cases", plan->n), complain(env, code);
+    else if (restore(o, plan, env->emitter, hung) != PB_OK) complain(env, code);
     else {
         pb_plan_order(plan, (uint64_t)o->child_seed, env->emitter->process, order);
         code = measure_each(ctx, o, plan, order, hung, env);
@@ -165,7 +179,7 @@ static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan
     free(hung);
     if (code == PB_EXIT_HARNESS) return code;
     pb_heartbeat_send(env->heartbeat, PB_SAYS_BEGIN);
-    return pb_worse_exit(code, conclude(ctx, plan, env->emitter, o));
+    return pb_worse_exit(code, conclude(ctx, plan, env, o));
 }
 
 static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, const pb_suite_env *env)
@@ -173,18 +187,29 @@ static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, const pb_suite_env *e
     const pb_suite *suite = pb_suite_find(o->suite);
     pb_plan plan;
     const pb_status s = suite ? pb_plan_make(ctx, suite, o, &plan) : PB_EINVAL;
-    if (s != PB_OK) return pb_complain_of(s);
+    if (s != PB_OK) return pb_lockstep_leads(env->lockstep) ? pb_complain_of(s) : (pb_exit)pb_status_exit(s);
     pb_exit code = measure_all(ctx, o, &plan, env);
     pb_plan_free(&plan);
     return code;
 }
 
+/* Opens the device, and between ranks the communicator; measures; closes both. */
+static pb_exit with_device(const pb_options *o, pb_backend_id device, pb_rank *rank, const pb_suite_env *env)
+{
+    pb_ctx ctx;
+    const pb_status s = rank ? pb_rank_open_device(rank, device, &ctx) : pb_ctx_open(&ctx, device, 0);
+    if (s != PB_OK) return complain(env, rank ? (pb_exit)pb_status_exit(s) : PB_EXIT_HARNESS);
+    const pb_exit code = with_plan(&ctx, o, env);
+    if (rank) pb_rank_close_device(rank, &ctx);
+    else pb_ctx_close(&ctx);
+    return code;
+}
+
 /* Opens the device only in this process's time slice, so that it does not disturb the other process. */
-static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_heartbeat *heartbeat, pb_emitter *emitter)
+static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_heartbeat *heartbeat, pb_rank *rank,
+                                pb_emitter *emitter)
 {
     pb_time_slices slices;
-    pb_ctx ctx;
-    pb_exit code = PB_EXIT_HARNESS;
     const pb_status s = pb_time_slice_open(o->child_time_slice, (int)o->child_first, o->threads, heartbeat, &slices);
     if (s != PB_OK) return pb_complain_of(s);
     pb_slowdown slowdown = {.share = o->child_slowdown};
@@ -192,31 +217,48 @@ static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_he
                               .asked = measure_asked(o),
                               .heartbeat = heartbeat,
                               .time_slice = &slices,
+                              .lockstep = rank ? &rank->lockstep : NULL,
                               .slowdown = &slowdown};
-    if (pb_ctx_open(&ctx, device, 0) != PB_OK) pb_complain(code);
-    else {
-        code = with_plan(&ctx, o, &env);
-        pb_ctx_close(&ctx);
-    }
+    const pb_exit code = with_device(o, device, rank, &env);
     pb_time_slice_close(&slices);
     return code;
 }
 
-pb_exit pb_process_child(const pb_options *o)
+static pb_exit with_emitter(const pb_options *o, pb_heartbeat *heartbeat, pb_rank *rank)
 {
     pb_backend_id device;
     pb_emitter emitter;
+    const bool leads = !rank || pb_lockstep_leads(&rank->lockstep);
+    if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if ((leads ? pb_emitter_open(o->child_dir, &emitter) : pb_emitter_open_silent(&emitter)) != PB_OK)
+        return pb_complain(PB_EXIT_HARNESS);
+    emitter.run_id = o->child_run, emitter.machine_id = o->child_machine, emitter.host = o->child_host;
+    emitter.commit = pb_run_commit();
+    emitter.process = (int)o->child_process;
+    const pb_exit code = with_time_slices(o, device, heartbeat, rank, &emitter);
+    pb_emitter_close(&emitter);
+    return code;
+}
+
+/* Measures as one of several ranks. Only rank 0 sends heartbeats to the supervisor. */
+static pb_exit measure_as_rank(const pb_options *o, pb_heartbeat *heartbeat)
+{
+    pb_rank rank = {.joined = false};
+    const pb_status s = pb_rank_join(o, &rank);
+    pb_exit code = s == PB_OK ? PB_EXIT_OK : (pb_exit)pb_status_exit(s);
+    if (s != PB_OK && pb_world_speaks(rank.lockstep.world)) pb_complain(code);
+    if (s == PB_OK && pb_lockstep_leads(&rank.lockstep))
+        heartbeat->fd = open(o->child_ranks_pipe, O_WRONLY | O_CLOEXEC);
+    if (s == PB_OK) code = with_emitter(o, heartbeat, &rank);
+    return (pb_exit)pb_rank_leave(&rank, (int)code);
+}
+
+pb_exit pb_process_child(const pb_options *o)
+{
     /* Several heartbeats fit into the shortest silence that the parent tolerates. */
     pb_heartbeat heartbeat = {.fd = (int)o->child_pipe, .every = pb_least_silence(o) / 8, .last = pb_clock_seconds()};
     pb_interrupt_watch();
     if (heartbeat.fd >= 0)
         fcntl(heartbeat.fd, F_SETFD, FD_CLOEXEC); /* a child of this process must not keep the pipe open */
-    if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
-    if (pb_emitter_open(o->child_dir, &emitter) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    emitter.run_id = o->child_run, emitter.machine_id = o->child_machine, emitter.host = o->child_host;
-    emitter.commit = pb_run_commit();
-    emitter.process = (int)o->child_process;
-    const pb_exit code = with_time_slices(o, device, &heartbeat, &emitter);
-    pb_emitter_close(&emitter);
-    return code;
+    return o->child_ranks_pipe ? measure_as_rank(o, &heartbeat) : with_emitter(o, &heartbeat, NULL);
 }

@@ -5,6 +5,9 @@
 
 typedef struct pb_suite {
     const char *name, *what;
+    /* True if `bench run --ranks N` measures it: all its samples are taken by pb_measure() with the options of
+     * pb_env_measure_opts(), and every rank makes the same calls of pb_lockstep_*. Its keys then have ranks=N. */
+    bool ranks;
     /* All axes with their defaults, such as "batch=1 clip=fused". With `enumerate`, the values selected by default: a
      * value, a pattern, or "!value" for all others, such as "dtype=* impl=!ref". */
     const char *axes;

@@ -164,7 +164,7 @@ static pb_status run_ranges(pb_ctx *ctx, void *self)
 {
     (void)ctx;
     for (int i = 0; i < CALLS; i++) {
-        pb_range_push(self);
+        pb_range_push(PB_RANGE_work, self, PB_RANGE_NO_VALUE);
         ANYTHING();
         pb_range_pop();
         ANYTHING();
@@ -239,6 +239,7 @@ static const char *const device_grid[] = {"copy,matmul,matmul_f32,l2_reduce,kern
 
 const pb_suite pb_suite_ceiling = {
     .name = "ceiling",
+    .ranks = true,
     .what = "the ceilings of this machine: copy, matrix product, function call or kernel launch, profiler range",
     .axes = "",
     .grid = grid,

@@ -6,6 +6,7 @@ pb_measure_opts pb_env_measure_opts(const pb_suite_env *env, pb_measure_opts sui
 {
     const pb_measure_asked *asked = &env->asked;
     suite.heartbeat = env->heartbeat;
+    suite.lockstep = env->lockstep;
     suite.round_hook = pb_time_slice_hook(env->time_slice);
     suite.call_hook = pb_slowdown_hook(env->slowdown);
     if (asked->warmup > 0) suite.warmup = asked->warmup;

@@ -17,6 +17,7 @@ typedef struct pb_suite_env {
     pb_measure_asked asked;
     pb_heartbeat *heartbeat;    /* writes heartbeats to the parent process; NULL: none are sent */
     pb_time_slices *time_slice; /* shared with another process; NULL: none */
+    pb_lockstep *lockstep;      /* the ranks that measure together; NULL: one rank */
     pb_slowdown *slowdown;      /* delay to inject into every timed call; NULL: none */
 } pb_suite_env;
 

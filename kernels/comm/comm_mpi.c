@@ -12,6 +12,7 @@
 
 #include "kernels/comm/worker.h"
 #include "os/where.h"
+#include "profiles/ranges.h"
 #include "ranks/mpi.h"
 
 typedef struct state {
@@ -273,10 +274,9 @@ static void keep_failure(state *s, pb_status status)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-static uint64_t collectives; /* of all communicators of this process; used by the worker */
-
 static void run_call(pb_comm *c, const pb_comm_call *call)
 {
+    static uint64_t collectives; /* of all communicators of this process; used by the worker */
     state *s = state_of(c);
     (void)pthread_mutex_lock(&s->lock);
     const bool skip = s->failed != PB_OK;
@@ -284,9 +284,11 @@ static void run_call(pb_comm *c, const pb_comm_call *call)
     (void)pthread_mutex_unlock(&s->lock);
     if (skip) return;
     pb_where_collective(pb_comm_kind_name(call->kind), ++collectives);
+    pb_range_push(PB_RANGE_collective, pb_comm_kind_name(call->kind),
+                  (int64_t)(call->count * pb_dtype_size(call->dtype)));
     pb_status status = compare_calls(c, call);
     if (status == PB_OK) status = pb_comm_perform(c, call);
-    pb_where_collective(NULL, 0);
+    pb_range_pop(), pb_where_collective(NULL, 0);
     if (status != PB_OK) keep_failure(s, status);
     (void)pthread_mutex_lock(&s->lock);
     s->busy = false;

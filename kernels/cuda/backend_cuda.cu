@@ -7,6 +7,7 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/cuda_blas.h"
 #include "kernels/engine/gpu_check.h"
+#include "profiles/ranges.h"
 
 struct cuda_state {
     pb_cuda_device device;
@@ -402,7 +403,9 @@ static void cuda_graph_free(pb_graph *g)
 static pb_status capture(pb_ctx *ctx, pb_fn fn, void *self, cudaGraph_t *graph)
 {
     PB_CUDA_TRY(cudaStreamBeginCapture(pb_cuda_stream(ctx), cudaStreamCaptureModeThreadLocal));
+    pb_range_stack_track(true);
     const pb_status s = fn(ctx, self);
+    pb_range_stack_track(false);
     const cudaError_t e = cudaStreamEndCapture(pb_cuda_stream(ctx), graph);
     (void)cudaGetLastError();
     if (s != PB_OK) return s;

@@ -7,6 +7,7 @@
 
 #include "kernels/engine/clock.h"
 #include "kernels/engine/recording.h"
+#include "profiles/ranges.h"
 
 typedef struct cpu_state {
     double at[PB_MARK_SLOTS]; /* seconds */
@@ -22,6 +23,7 @@ typedef struct node {
     const pb_op *op;
     const pb_impl *impl;
     void *args;
+    pb_range_stack place; /* the ranges that were open when it was recorded */
 } node;
 
 struct pb_graph {
@@ -143,7 +145,7 @@ pb_status pb_recording_add(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, co
     void *copy = malloc(op->args_size);
     if (!copy) return pb_fail(PB_ENOMEM, "cpu: no memory for a recorded call");
     memcpy(copy, args, op->args_size);
-    g->nodes[g->n++] = (node){op, impl, copy};
+    g->nodes[g->n++] = (node){op, impl, copy, pb_range_stack_now()};
     return PB_OK;
 }
 
@@ -152,7 +154,9 @@ static pb_status cpu_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
     pb_graph *g = calloc(1, sizeof *g);
     if (!g) return pb_fail(PB_ENOMEM, "cpu: no memory for a graph");
     ctx->recorder = g;
+    pb_range_stack_track(true);
     pb_status s = fn(ctx, self);
+    pb_range_stack_track(false);
     ctx->recorder = NULL;
     if (s != PB_OK) {
         cpu_graph_free(g);
@@ -164,8 +168,16 @@ static pb_status cpu_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
 
 static pb_status cpu_replay(pb_ctx *ctx, pb_graph *g)
 {
-    for (size_t i = 0; i < g->n; i++) PB_TRY(pb_impl_run(ctx, g->nodes[i].op, g->nodes[i].impl, g->nodes[i].args));
-    return PB_OK;
+    const pb_range_stack none = {0};
+    pb_range_stack open = none;
+    pb_status s = PB_OK;
+    for (size_t i = 0; s == PB_OK && i < g->n; i++) {
+        const node *n = &g->nodes[i];
+        if (pb_ranges_on) pb_range_stack_move(&open, &n->place);
+        s = pb_impl_run(ctx, n->op, n->impl, n->args);
+    }
+    pb_range_stack_move(&open, &none);
+    return s;
 }
 
 static size_t cpu_graph_nodes(const pb_graph *g) { return g->n; }

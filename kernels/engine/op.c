@@ -64,7 +64,7 @@ const pb_impl *pb_op_pick(const pb_ctx *ctx, const pb_op *op, const void *args)
 pb_status pb_impl_run(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const void *args)
 {
     if (ctx->debug & PB_DEBUG_TRACE) fprintf(stderr, "%s.%s.%s\n", op->name, ctx->be->name, impl->name);
-    pb_range_push(op->name);
+    pb_range_push(PB_RANGE_op, op->name, PB_RANGE_NO_VALUE);
     const pb_status s = impl->run(ctx, args);
     pb_range_pop();
     PB_TRY(s);

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/machine/machine.h"
 #include "bench/suites/suite.h"
 #include "os/interrupt.h"
 #include "kernels/engine/op.h"
@@ -30,6 +31,14 @@ static pb_status time_nap(pb_ctx *ctx, const pb_case *c, long ms, int samples, c
         pb_env_measure_opts(env, (pb_measure_opts){.warmup = 1, .min_samples = samples, .max_samples = samples});
     PB_TRY(pb_measure(ctx, nap, &ms, &o, &t));
     return pb_emit_timing(env->emitter, c, "kernel_time", &t, "");
+}
+
+/* Replaces the function of bench/machine/build_flags.c: the tests store sessions also where this program is built with
+ * sanitizers, and FIXTURE_FLAGS pretends another build. */
+const char *pb_build_flags(void)
+{
+    const char *flags = getenv("FIXTURE_FLAGS");
+    return flags ? flags : "-O2 -g -DNDEBUG";
 }
 
 /* ---- suite ceiling: emits round values without measuring ----------------------------------------- */
@@ -99,15 +108,18 @@ static bool hangs(const pb_case *c)
     return modes[i] != NULL;
 }
 
-/* Returns true in a measuring process, false in the parent, which only plans. */
-static bool is_process(void)
+/* True if the text is in the command line of this process. */
+static bool called_with(const char *text)
 {
-    char words[256] = "";
+    char words[4096] = "";
     FILE *f = fopen("/proc/self/cmdline", "r");
     const size_t n = f ? fread(words, 1, sizeof words - 1, f) : 0;
     if (f) fclose(f);
-    return n && memmem(words, n, "--child-dir", 11);
+    return n && memmem(words, n, text, strlen(text));
 }
+
+/* Returns true in a measuring process, false in the parent, which only plans. */
+static bool is_process(void) { return called_with("--child-dir"); }
 
 /* Replaces kill() in bench_fixture: while PB_UNKILLABLE is set, even SIGKILL does not end a process. */
 int __real_kill(pid_t pid, int sig);
@@ -242,6 +254,7 @@ static bool names_file(const char *name)
 
 /* Runs a case of the suite `paired`. Three environment variables change it: FIXTURE_OUTLIER is a factor of the first
  * two samples, FIXTURE_NAP the ms for which the process sleeps; if FIXTURE_LACKS is set, kernel_time is not emitted.
+ * Processes of a run from the fourth one on wait for a signal if FIXTURE_STALL is a part of their command line.
  * While the file FIXTURE_SLOW exists, calls take 4 times as long; while the file FIXTURE_WRONG exists, the result is
  * wrong. */
 static pb_status run_paired(pb_ctx *real, const pb_case *c, const pb_suite_env *env)
@@ -249,6 +262,7 @@ static pb_status run_paired(pb_ctx *real, const pb_case *c, const pb_suite_env *
     static made_up m; /* too large for the stack */
     pb_ctx ctx = {.be = &made_up_backend, .id = PB_CPU, .priv = &m};
     pb_timing t;
+    const char *stall = getenv("FIXTURE_STALL");
     long n = 1;
     (void)real;
     PB_TRY(pb_case_int(c, "n", &n));
@@ -258,6 +272,8 @@ static pb_status run_paired(pb_ctx *real, const pb_case *c, const pb_suite_env *
     if (names_file("FIXTURE_WRONG")) return pb_emit(env->emitter, c, "error", 0.5, 0, PB_ROW_WRONG, "off by half");
     const pb_measure_opts o =
         pb_env_measure_opts(env, (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 5});
+    if (env->emitter->process > 2 && stall && called_with(stall))
+        while (!pb_interrupted()) nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
     if (getenv("FIXTURE_NAP")) nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)number("FIXTURE_NAP", 0)}, NULL);
     PB_TRY(pb_measure(&ctx, made_up_work, &m, &o, &t));
     for (int i = 0; i < 2; i++) t.seconds[i] *= number("FIXTURE_OUTLIER", 1);
@@ -265,11 +281,18 @@ static pb_status run_paired(pb_ctx *real, const pb_case *c, const pb_suite_env *
     return getenv("FIXTURE_LACKS") ? PB_OK : pb_emit_timing(env->emitter, c, "kernel_time", &t, "");
 }
 
+static double expect_paired(const pb_case *c)
+{
+    (void)c;
+    return 0.2;
+}
+
 static const char *const paired_cases[] = {"n=1,2,3", NULL};
 static const pb_suite paired = {.name = "paired",
                                 .what = "made-up times, for comparisons of executables",
                                 .axes = "n=1",
                                 .grid = paired_cases,
+                                .expect = expect_paired,
                                 .run = run_paired};
 
 /* ---- suite refused: no measuring process can start; the parent writes its pid to the file FIXTURE_PLANNED ---- */

@@ -62,7 +62,7 @@ int main(int argc, char **argv)
     int code = 125;
     if (argc != 4) return 2;
     if (!pb_launched()) {
-        const pb_launch_job job = {"probe", atoi(argv[1]), atof(argv[2]), argv};
+        const pb_launch_job job = {"probe", atoi(argv[1]), atof(argv[2]), (const char *const *)argv, NULL};
         const pb_status s = pb_launch(&job, &code);
         if (s != PB_OK) fprintf(stderr, "probe: %s\n", pb_error());
         return s == PB_OK ? code : pb_status_exit(s);

@@ -8,8 +8,8 @@ expect 0 'step      2/2' env NVTX_INJECTION64_PATH="$tool" "$train" --steps 2
 [[ $(grep -c '^domain plumb$' ranges) -eq 1 ]] || fail 'not one domain'
 [[ $(grep -c '^push' ranges) -eq $(grep -c '^pop' ranges) ]] || fail 'a range does not end'
 [[ $(sort ranges | grep '^string' | uniq -d | wc -l) -eq 0 ]] || fail 'a name is registered twice'
-awk '$1 == "push" { path[n++] = $2 } $1 == "pop" { n-- } $1 $2 == "pushattention_bwd" { print path[0] "/" path[1] "/" path[2] }' ranges >paths
-[[ $(sort -u paths) == step/backward/attention_bwd && $(wc -l <paths) -eq 4 ]] || fail "paths: $(sort paths | uniq -c)"
+awk '$1 == "push" { path[n++] = $2 } $1 == "pop" { n-- } $1 $2 == "pushattention_bwd" { print path[0] "/" path[1] "/" path[2] "/" path[3] }' ranges >paths
+[[ $(sort -u paths) == train_step/step/backward/attention_bwd && $(wc -l <paths) -eq 4 ]] || fail "paths: $(sort paths | uniq -c)"
 rm ranges
 expect 0 'step      1/1' "$train" --steps 1
 [[ ! -e ranges ]] || fail 'a tool was loaded that nobody named'

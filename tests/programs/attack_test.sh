@@ -17,6 +17,8 @@ bench list       | -          | -      |      | list metrics
 bench report     | run.csv    | -      |      | report IN
 bench compare    | -          | folder |      | compare --self --suite paired --pairs 2 --max-pairs 2 --samples 2 --quiet --out OUT
 bench history    | gates.csv  | .csv   |      | history --baseline stored --gates IN --format csv --out OUT
+bench analyze    | -          | -      |      | analyze inputs/profile
+bench project    | comm.csv   | .csv   |      | project --format csv --ranks 2,3,4,5,6,7,8,2,3,4,5,6,7,8,2,3,4,5,6,7,8,2,3,4,5,6,7,8 IN --out OUT
 bench baseline   | base.csv   | folder |      | baseline save IN --reason why --gates inputs/gates.csv --baseline OUT
 bench export     | run.csv    | .txt   |      | export IN --to benchfmt --out OUT
 bench import     | nccl.txt   | folder |      | import nccl-tests IN --out OUT
@@ -35,6 +37,7 @@ TABLE
 mkdir inputs baselines
 cp "$source/tests/fixtures/report/results.csv" inputs/run.csv
 cp "$source/tests/fixtures/exchange/nccl.txt" inputs/
+cp "$source/tests/fixtures/project/collectives.csv" inputs/comm.csv
 mkdir runs && "$write_runs" "$source/tests/fixtures/compare/cases.txt" runs && cp runs/gates.csv inputs/
 # More rows than fit on a disk of 4 KB.
 mkdir -p stored/m1
@@ -44,6 +47,8 @@ for of in base:inputs/base sessions_10:stored/m1/backward; do
 done
 head -n 3 "$source/data/corpus.jsonl" >inputs/data.jsonl
 echo text >inputs/text
+"${program[train]}" --steps 1 --batch 1 --seq 32 --quiet --profile-ranks 0 --profile-steps 0 --profile-out inputs/profile >log 2>&1 ||
+    fail 'no profile to analyze'
 printf 'suite,metric,better,stored_limit,ceiling,gating\npaired,kernel_time,lower,0.1,,yes\n' >baselines/gates.csv
 
 # Every command must have a line, so that new commands are attacked as well.

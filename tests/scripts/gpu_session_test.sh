@@ -4,7 +4,7 @@
 # and the usage of scripts/gpu-check.
 real=$1 source=$2
 . "${0%/*}/../cli.sh"
-unset PB_MACHINE LIMITS CASES KERNELS BACKWARD THROUGHPUT ATTENTION PROCESSES DEVICE
+unset PB_CONTROLS WITHOUT_CONTROLS PB_MACHINE LIMITS CASES KERNELS BACKWARD THROUGHPUT ATTENTION PROCESSES DEVICE
 
 # ---- a bench that measures what its filters name, a GPU, and a timeout that only notes its seconds ------------------------
 mkdir -p build/bin path
@@ -18,20 +18,26 @@ while [[ $# -gt 0 ]]; do
     --suite) suite=$2 ;;
     --out) out=$2 ;;
     --filter) globs+=("$2") ;;
+    --dry-run) dry=1 ;;
     esac
     shift
 done
+if [[ $dry ]]; then
+    sed -n "s/^$suite //p" "$CASES_OF" | while read -r glob; do
+        [[ $glob == "$MISSING" ]] || echo "   0.5 s  $(sed 's/\*/x/g; s/\[[a-z]*\]/f/g' <<<"$suite${glob#\*}")"
+    done
+    exit
+fi
+[[ $PB_CONTROLS != no ]] || echo "without controls: $suite" >>"$LOG"
 mkdir -p "$out"
 echo "a,b,c,d,key,metric" >"$out/results.csv"
-for glob in "${globs[@]}"; do
-    [[ $glob == "$MISSING" ]] || echo "2,r,m,0,$(sed 's/\*/x/g; s/\[[a-z]*\]/f/g' <<<"$suite${glob#\*}"),t" >>"$out/results.csv"
-done
+echo "2,r,m,0,$suite/${#globs[@]},t" >>"$out/results.csv"
 [[ $suite != "$FAILING" ]]
 SH
 printf '#!/bin/sh\necho "timeout $*" >>"$LOG"\nshift 3\nexec "$@"\n' >path/timeout
 printf '#!/bin/sh\necho "NVIDIA H200, 580.159.04, 700.00"\n' >path/nvidia-smi
 chmod +x build/bin/bench path/*
-export PATH=$dir/path:$PATH LOG=$dir/calls
+export PATH=$dir/path:$PATH LOG=$dir/calls CASES_OF=$source/scripts/gpu_session.txt
 session() { : >"$LOG" && "$source/scripts/gpu-session" build out "$@"; }
 
 expect 2 'usage: scripts/gpu-check BUILD OUT' "$source/scripts/gpu-check"
@@ -40,6 +46,8 @@ expect 2 'usage: scripts/gpu-check BUILD OUT' "$source/scripts/gpu-check" build
 
 expect 0 'tables of' session
 machine=NVIDIA_H200-580.159.04-700W
+[[ $(grep '^without controls' calls | cut -d' ' -f3 | tr '\n' ' ') == 'backward throughput ' ]] ||
+    fail "not the suites that have no time for control cases: $(grep '^without controls' calls)"
 for suite in kernels backward throughput attention; do
     lines=$(grep -c "^$suite " "$source/scripts/gpu_session.txt")
     call=$(grep "^$machine: run --suite $suite --device cuda" calls) || fail "$suite: not measured on the pool"
@@ -52,7 +60,7 @@ grep -q ' --filter \*/\[fb\]wd?dtype=bf16&heads=128&\* ' calls || grep -q ' --fi
 [[ $(find out -type f | wc -l) -le 8 && $(find out -mindepth 2 | wc -l) -eq 0 ]] || fail "more than eight files, or folders"
 tar -tzf out/runs.tgz | grep -q kernels/results.csv || fail "runs.tgz lacks the runs"
 total=$(sed -n 's/^timeout .*--kill-after=15 \([0-9]*\) .*/\1/p' calls | paste -sd+)
-[[ $(grep -c '^timeout ' calls) -eq 5 && $((total)) -le 540 ]] || fail "the suites may take $total s of 540"
+[[ $(grep -c '^timeout ' calls) -eq 5 && $((total)) -le 590 ]] || fail "the suites may take $total s of 590"
 LIMITS="kernels=33" expect 0 '' session
 grep -q '^timeout .*--kill-after=15 33 .*--suite kernels' calls || fail "LIMITS of the caller are not used"
 PB_MACHINE=mine expect 0 '' session
@@ -82,8 +90,8 @@ while read -r op; do
     done < <(lines kernels)
     [[ $found ]] || fail "op $op has no line in gpu_session.txt"
 done <ops
-# kinds FILE: the cases without their sizes.
-kinds() { grep -o '[a-z]*/[a-z]*?.*' "$1" | sed -E 's/&?(batch|seq|topk|heads|qk)=[0-9]+//g' | sort -u; }
+# kinds FILE: the cases without their sizes. Control cases are copies of two of them.
+kinds() { grep -v 'control=' "$1" | grep -o '[a-z]*/[a-z]*?.*' | sed -E 's/&?(batch|seq|topk|heads|qk)=[0-9]+//g' | sort -u; }
 for suite in backward throughput attention; do
     filters=()
     while read -r glob; do filters+=(--filter "$glob"); done < <(lines $suite)
@@ -92,6 +100,7 @@ for suite in backward throughput attention; do
     [[ $(kinds all | wc -l) -ge 8 ]] || fail "$suite: no list of cases"
     kinds all >all.kinds
     kinds some >some.kinds
+    [[ $(grep -c 'control=' some) -eq 4 ]] || fail "$suite: the plan has no control cases"
     cmp -s all.kinds some.kinds || fail "$suite: a session lacks $(comm -23 all.kinds some.kinds | head -3)"
 done
 # required SUITE: the cases of requirements, which requirements.def splits over several strings.

@@ -24,7 +24,8 @@ conversations() {
 }
 
 # what four ranks shard, and what the two ranks that resume shard
-for case in "lora eager f32 gradients none" "full graph bf16 none gradients" "full eager f32 optimizer gradients"; do
+for case in "lora eager f32 parameters gradients" "full graph bf16 gradients parameters" "full eager f32 parameters optimizer" \
+    "qlora graph bf16 none parameters"; do
     read -r tuning mode dtype shard4 shard2 <<<"$case"
     args=(--tuning "$tuning" --mode "$mode" --dtype "$dtype")
     rm -rf ./* && conversations
@@ -52,6 +53,18 @@ rm ck/iter_0000005/state-1-of-4.safetensors
 expect 0 "checkpoint not used: ck/iter_0000005/state-1-of-4.safetensors" "$mpirun" -np 2 "$train" "${same[@]}" \
     "${args[@]}" --accumulate 2 --steps 5 --save ck --resume latest
 [[ $(grep -c "checkpoint not used" log) = 1 ]] || fail "a note is printed by more than one rank"
+
+# sharded base weights: loaded from files (with adapters), and merged with the adapters in the export
+rm -rf ./* && conversations
+expect 0 "" "$train" "${same[@]}" --tuning full --steps 1 --export base
+from=(--model base --tokenizer bytes --lr 1e-3)
+one "${from[@]}" --tuning lora --steps 1 --export adapter
+for tuning in lora qlora; do
+    args=("${from[@]}" --adapter adapter --tuning "$tuning" --dtype bf16 --steps 3 --merge)
+    one --accumulate 3 --export one "${args[@]}"
+    several 3 --shard parameters --export three "${args[@]}"
+    diff -r one three >/dev/null || fail "$tuning: three ranks with sharded base weights merge other weights"
+done
 
 # ---- bad input: one line of rank 0, one exit code ---------------------------------------------------------------
 bad() { # CODE TEXT MPIRUN-ARG...

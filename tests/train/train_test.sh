@@ -43,6 +43,7 @@ plan --steps 7                                |   0 | 7 of 1 x 4 rows of 256 tok
 plan --ranks 4 --steps 7 --accumulate 2       |   0 | 7 of 2 x 4 rows of 256 tokens on each of 4 ranks
 plan --ranks 4 --tuning full --shard optimizer |  0 | memory      weights 0.6 MB, gradients 0.6, moments 0.3, activations
 plan --ranks 4 --tuning full --shard gradients |  0 | memory      weights 0.6 MB, gradients 0.8, moments 0.3, activations
+plan --ranks 4 --model smollm2-135m --tuning full --shard parameters | 0 | memory      weights 276.0 MB, gradients 276.0, moments 268.9, activations
 plan --tuning full                            |   0 | memory      weights 0.6 MB, gradients 0.6, moments 1.2, activations
 plan --model tiny-qwen3                       |   0 | tiny-qwen3: 2 layers, width 64, 8/1 heads of 16, MLP 160, vocabulary 272
 --dry-run --tuning full                       |   0 | 151488 of 151488 parameters are trained

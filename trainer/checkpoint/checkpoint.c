@@ -32,6 +32,29 @@ pb_status pb_checkpoints_digest_base(pb_checkpoints *c, pb_trainer *t)
     return PB_OK;
 }
 
+/* Arguments of the functions that pb_trainer_read calls. */
+typedef struct reading {
+    pb_checkpoints *c;
+    pb_trainer *t;
+    const char *folder;
+} reading;
+
+static pb_status read_base(void *self)
+{
+    const reading *r = self;
+    return pb_checkpoints_digest_base(r->c, r->t);
+}
+
+pb_status pb_checkpoints_share_base(pb_checkpoints *c, pb_trainer *t)
+{
+    static const char what[] = "the digest of the base weights";
+    if (c->trainer == t || !pb_trainer_config(t)->model.no_weights) return PB_OK;
+    PB_TRY(pb_world_agree(c->o.world, what, pb_trainer_read(t, read_base, &(reading){.c = c, .t = t})));
+    PB_TRY(pb_world_broadcast(c->o.world, what, 0, &c->base, sizeof c->base));
+    c->trainer = t;
+    return PB_OK;
+}
+
 /* ---- opening a folder of checkpoints -------------------------------------------------------------------- */
 
 static pb_status check_options(const pb_checkpoint_options *o)
@@ -210,12 +233,18 @@ static pb_status write_index(filling *f, pb_trainer *t, const char *folder)
     return s;
 }
 
-/* Adds all that is not a state file, and the index. */
+/* Adds the caller's files. */
+static pb_status add_extra(void *self)
+{
+    const reading *r = self;
+    return r->c->o.extra ? r->c->o.extra(r->c->o.extra_self, r->t, r->folder) : PB_OK;
+}
+
+/* Makes all that is not a state file durable, and adds the index. */
 static pb_status fill_folder(filling *f, pb_trainer *t, const char *folder)
 {
     const pb_checkpoints *c = f->c;
     if (!f->index.settings) return pb_fail(PB_ENOMEM, "no memory for the index of a checkpoint");
-    if (c->o.extra) PB_TRY(c->o.extra(c->o.extra_self, t, folder));
     PB_TRY(pb_disk_walk(folder, sync_and_digest, f));
     PB_TRY(write_index(f, t, folder));
     return pb_disk_sync_path(c->o.disk, folder);
@@ -239,6 +268,7 @@ static pb_status fill(pb_checkpoints *c, pb_trainer *t, const pb_progress *p, co
     pb_status s = f.parts ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the state files of a checkpoint");
     s = pb_world_agree(c->o.world, "writing a checkpoint", s);
     if (s == PB_OK) s = fill_parts(c, t, folder, f.parts);
+    if (s == PB_OK) s = pb_trainer_read(t, add_extra, &(reading){c, t, folder});
     if (s == PB_OK && pb_checkpoints_leads(c)) {
         f.index = (pb_index){.progress = *p, .base = c->base, .settings = json_object()};
         s = fill_folder(&f, t, folder);
@@ -311,6 +341,7 @@ static pb_status save(pb_checkpoints *c, pb_save how, pb_trainer *t, const pb_pr
 {
     const bool leads = pb_checkpoints_leads(c);
     pb_path folder;
+    PB_TRY(pb_checkpoints_share_base(c, t));
     pb_status s = leads ? pb_folder_remove_leftovers(c) : PB_OK;
     if (s == PB_OK && leads) s = pb_checkpoints_digest_base(c, t);
     if (s == PB_OK) s = pb_folder_path(c, p->iteration, "tmp", &folder);

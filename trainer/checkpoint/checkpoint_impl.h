@@ -65,6 +65,8 @@ pb_status pb_candidate_fits(pb_checkpoints *c, pb_trainer *t, const char *folder
 
 /* Computes c->base, the digest of the frozen weights, once per trainer. */
 pb_status pb_checkpoints_digest_base(pb_checkpoints *c, pb_trainer *t);
+/* If the weights are sharded: all ranks compute the same together. Otherwise it does nothing. */
+pb_status pb_checkpoints_share_base(pb_checkpoints *c, pb_trainer *t);
 /* True on the rank that holds the lock and publishes: rank 0. */
 static inline bool pb_checkpoints_leads(const pb_checkpoints *c) { return pb_world_rank(c->o.world) == 0; }
 /* True for the name of a state file. */

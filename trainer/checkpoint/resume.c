@@ -120,6 +120,7 @@ pb_status pb_checkpoints_resume(pb_checkpoints *c, const char *which, pb_trainer
 {
     pb_candidate x = {0};
     uint64_t iteration = 0;
+    PB_TRY(pb_checkpoints_share_base(c, t));
     pb_status s = choose(c, which, t, &x, &iteration);
     if (s == PB_OK && iteration) s = pb_world_agree(c->o.world, "loading a checkpoint", pb_state_load(&x.state, t));
     if (s == PB_OK) *out = x.index.progress;

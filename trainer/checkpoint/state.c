@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/step/shards.h"
+
 /* ---- the tensors of a state file ------------------------------------------------------------------------ */
 
 const char *const pb_state_scalar_names[PB_STATE_SCALARS] = {"adamw.lr", "adamw.step", "adamw.skipped"};
@@ -28,7 +30,7 @@ static pb_state_tensor part_of_piece(const pb_trainer *t, const pb_piece *x, siz
     out.first = x->first;
     out.n = x->n;
     if (s->on && part) out.device = (part == 1 ? s->m : s->v) + x->own;
-    else if (s->on && s->master && x->p->dtype != PB_F32) out.device = s->master + x->own;
+    else if (s->on) out.device = x->p->dtype == PB_F32 ? pb_shards_w(t, x) : pb_shards_master(t, x);
     else out.device += x->first;
     return out;
 }
@@ -154,9 +156,10 @@ static pb_status digest_device(const pb_trainer *t, pb_digest *d, const void *de
     return PB_OK;
 }
 
-static pb_status digest_frozen(const pb_trainer *t, pb_digest *d, const pb_param *p, float *host)
+static pb_status digest_frozen(pb_trainer *t, pb_digest *d, const pb_param *p, float *host)
 {
     const size_t n = pb_param_n(p);
+    PB_TRY(pb_model_hold(&t->model, p));
     pb_digest_add(d, p->name, strlen(p->name) + 1);
     if (!p->q) return digest_device(t, d, p->w, n * pb_dtype_size(p->dtype), host);
     const size_t blocks = (n + (size_t)p->scales.block - 1) / (size_t)p->scales.block;

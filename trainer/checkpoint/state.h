@@ -28,7 +28,8 @@ pb_status pb_state_check(const char *where, const pb_state_files *f, pb_trainer 
 /* Loads files that pb_state_check has accepted. Host syncs. */
 pb_status pb_state_load(const pb_state_files *f, pb_trainer *t);
 
-/* Computes the digest of all weights that are not trained, from their contents in device memory. Host syncs. */
+/* Computes the digest of all weights that are not trained, from their contents in device memory. If the weights are
+ * sharded, it is called inside pb_trainer_read. Host syncs. */
 pb_status pb_state_base(pb_trainer *t, pb_digest_text *out);
 
 /* Settings that are derived from the trainer's configuration: "model.*" (what is computed; fixed) and "train.*" (how it

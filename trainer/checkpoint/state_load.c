@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "trainer/checkpoint/state_impl.h"
+#include "trainer/step/shards.h"
 
 /* ---- opening the files, listing the parts of tensors ------------------------------------------------------ */
 
@@ -148,28 +149,52 @@ static pb_status load_range(const pb_state_files *f, const pb_trainer *t, const 
     return PB_OK;
 }
 
-/* Sets a bf16 weight to its rounded f32 master. The optimizer rounds in the same way, so the bits are equal. */
-static pb_status load_rounded(const pb_state_files *f, const pb_trainer *t, const pb_param *p, uint16_t *host)
+/* Loads elements first .. first+n-1 of a bf16 weight, [n] at `device`: its rounded f32 master. The optimizer rounds in
+ * the same way, so the bits are equal. */
+static pb_status load_rounded(const pb_state_files *f, const pb_trainer *t, const pb_state_tensor *to, uint16_t *device,
+                              uint16_t *host)
 {
     size_t n;
-    char name[64];
-    snprintf(name, sizeof name, "w.%s", p->name);
-    const pb_state_part *x = find(f, name, &n);
-    for (size_t i = 0; i < n; i++)
-        for (size_t first = 0; first < x[i].x->n; first += PB_STATE_CHUNK) {
-            const size_t rest = x[i].x->n - first, some = rest < PB_STATE_CHUNK ? rest : PB_STATE_CHUNK;
-            PB_TRY(pb_st_convert(x[i].x, first, some, p->dtype, host));
-            PB_TRY(pb_upload(t->ctx, (uint16_t *)p->w + x[i].first + first, host, some * sizeof *host));
+    const pb_state_part *x = find(f, to->name, &n);
+    for (size_t i = 0; i < n; i++) {
+        size_t from = x[i].first > to->first ? x[i].first : to->first, some;
+        const size_t part_end = x[i].first + x[i].x->n, end = to->first + to->n;
+        const size_t until = part_end < end ? part_end : end;
+        for (; from < until; from += some) {
+            some = until - from < PB_STATE_CHUNK ? until - from : PB_STATE_CHUNK;
+            PB_TRY(pb_st_convert(x[i].x, from - x[i].first, some, PB_BF16, host));
+            PB_TRY(pb_upload(t->ctx, device + (from - to->first), host, some * sizeof *host));
         }
+    }
     return PB_OK;
 }
 
-/* Loads all of an f32 weight, of whose state this rank keeps a slice. */
-static pb_status load_weights(const pb_state_files *f, const pb_trainer *t, const pb_param *p)
+/* Loads the weights x, at `w`, that the step reads, as far as they are not what pb_state_kept lists: bf16 weights, and
+ * f32 weights of which this rank keeps more than the slice of the state. */
+static pb_status load_weights(const pb_state_files *f, const pb_trainer *t, pb_state_tensor x, void *w, uint16_t *host)
 {
-    pb_state_tensor x = {.device = p->w, .n = pb_param_n(p), .p = p};
-    snprintf(x.name, sizeof x.name, "w.%s", p->name);
+    snprintf(x.name, sizeof x.name, "w.%s", x.p->name);
+    if (x.p->dtype != PB_F32) return load_rounded(f, t, &x, w, host);
+    x.device = w;
     return load_range(f, t, &x);
+}
+
+static pb_status load_all_weights(const pb_state_files *f, const pb_trainer *t, uint16_t *host)
+{
+    const pb_slices *s = &t->gradients.slices;
+    for (int i = 0; i < t->ntrained; i++) {
+        const pb_param *p = t->trained[i];
+        const bool kept = p->dtype == PB_F32 && !t->shards.on;
+        const bool sliced = t->weights.on && !pb_in_no_unit(&t->model, p);
+        if (!kept && !sliced) PB_TRY(load_weights(f, t, (pb_state_tensor){.p = p, .n = pb_param_n(p)}, p->w, host));
+    }
+    for (int i = 0; t->weights.on && i < s->n; i++) {
+        const pb_piece *x = &s->piece[i];
+        if (x->p->dtype != PB_F32)
+            PB_TRY(load_weights(f, t, (pb_state_tensor){.p = x->p, .first = x->first, .n = x->n}, pb_shards_w(t, x),
+                                host));
+    }
+    return PB_OK;
 }
 
 static pb_status load_scalars(const pb_state_files *f, pb_trainer *t)
@@ -192,10 +217,7 @@ pb_status pb_state_load(const pb_state_files *f, pb_trainer *t)
         const pb_state_tensor x = pb_state_kept_at(t, i);
         s = load_range(f, t, &x);
     }
-    for (int i = 0; s == PB_OK && t->shards.on && i < t->ntrained; i++)
-        if (t->trained[i]->dtype == PB_F32) s = load_weights(f, t, t->trained[i]);
-    for (int i = 0; s == PB_OK && i < t->ntrained; i++)
-        if (t->trained[i]->dtype != PB_F32) s = load_rounded(f, t, t->trained[i], host);
+    if (s == PB_OK) s = load_all_weights(f, t, host);
     if (s == PB_OK) s = load_scalars(f, t);
     free(host);
     return s;

@@ -121,6 +121,7 @@ static pb_status append_tensor(writer *w, const pb_hf_tensor *t, bool merge)
     const bool same = !a && !t->p->q && t->p->kind != PB_KIND_ADAPTER;
     if (t->p->q && !merge)
         return pb_fail(PB_EFORMAT, "tensor %s is in NF4 and can be exported only with the adapters merged", t->name);
+    PB_TRY(pb_model_hold(w->m, t->p)); /* an adapter is in the same layer */
     if (a) PB_TRY(read_adapter(w, a, b));
     const size_t cols = cols_of(t), piece = cols < PIECE ? PIECE / cols * cols : cols;
     for (size_t done = 0; done < t->n; done += piece) {

@@ -57,7 +57,8 @@ static pb_status put(pb_model *m, const pb_hf_tensor *to, const pb_st_tensor *t,
         PB_TRY(pb_upload(m->ctx, p->master, host, t->n * sizeof(float)));
     }
     PB_TRY(pb_st_convert(t, 0, t->n, p->dtype, host));
-    return pb_upload(m->ctx, p->w, host, t->n * pb_dtype_size(p->dtype));
+    PB_TRY(pb_upload(m->ctx, p->w, host, t->n * pb_dtype_size(p->dtype)));
+    return pb_model_keep(m, p, 0, t->n);
 }
 
 static pb_status put_all(pb_model *m, const pb_safetensors *f, const pb_hf_list *l)

@@ -100,12 +100,12 @@ static int stage_of(const pb_model *m, const pb_param *p)
 /* Sets the order of the gradients and their places in the vector of gradients. */
 static void order_gradients(pb_model *m)
 {
+    for (int i = 0; i < m->n; i++) m->params[i].stage = stage_of(m, &m->params[i]);
     for (int narrow = 0; narrow < 2; narrow++) {
         for (int stage = 0; stage <= m->g.L + 1; stage++)
             for (int i = 0; i < m->n; i++) {
                 pb_param *p = &m->params[i];
-                if (!p->trained || (p->dtype != m->cfg.dtype) != narrow || stage_of(m, p) != stage) continue;
-                p->stage = stage;
+                if (!p->trained || (p->dtype != m->cfg.dtype) != narrow || p->stage != stage) continue;
                 p->at = (m->vector + PB_FLAT_ALIGN - 1) / PB_FLAT_ALIGN * PB_FLAT_ALIGN;
                 m->vector = p->at + pb_param_n(p);
                 m->order[m->ordered++] = p;
@@ -117,7 +117,7 @@ static void order_gradients(pb_model *m)
 
 /* ---- allocating memory ---------------------------------------------------------------------------- */
 
-static bool quantised(const pb_model *m, const pb_param *p)
+bool pb_param_quantised(const pb_model *m, const pb_param *p)
 {
     return m->cfg.tuning == PB_QLORA && p->kind == PB_KIND_MATRIX;
 }
@@ -126,10 +126,11 @@ static bool quantised(const pb_model *m, const pb_param *p)
 static void carve_vectors(pb_model *m)
 {
     const size_t e = pb_dtype_size(m->cfg.dtype);
-    m->wide_w = pb_carve(&m->weights, m->wide * e);
+    m->wide_w = m->cfg.no_weights ? NULL : pb_carve(&m->weights, m->wide * e);
     m->rest_w = pb_carve(&m->weights, m->vector > m->rest ? (m->vector - m->rest) * sizeof *m->rest_w : 0);
     for (int i = 0; i < m->ordered; i++) {
         pb_param *p = m->order[i];
+        if (p->at < m->wide && m->cfg.no_weights) continue;
         if (p->at < m->wide) p->w = m->wide_w ? (unsigned char *)m->wide_w + p->at * e : NULL;
         else p->w = m->rest_w ? m->rest_w + (p->at - m->rest) : NULL;
     }
@@ -138,11 +139,12 @@ static void carve_vectors(pb_model *m)
 static void carve_weights(pb_model *m)
 {
     if (m->cfg.sharded) carve_vectors(m);
+    if (m->cfg.no_weights) return;
     for (int i = 0; i < m->n; i++) {
         pb_param *p = &m->params[i];
         if (m->cfg.sharded && p->trained) continue;
         size_t n = pb_param_n(p), blocks = (n + (size_t)m->cfg.nf4_block - 1) / (size_t)m->cfg.nf4_block;
-        if (quantised(m, p)) {
+        if (pb_param_quantised(m, p)) {
             p->q = pb_carve(&m->weights, (n + 1) / 2);
             p->scales =
                 (pb_nf4_scales){.absmax = pb_carve(&m->weights, blocks * sizeof(float)), .block = m->cfg.nf4_block};
@@ -197,7 +199,17 @@ static pb_status allocate(pb_model *m)
     PB_TRY(pb_arena_commit(&m->grads));
     PB_TRY(pb_arena_commit(&m->moments));
     carve_training(m);
-    return pb_model_masters_open(m);
+    return m->cfg.no_weights ? PB_OK : pb_model_masters_open(m);
+}
+
+pb_status pb_model_keep(pb_model *m, const pb_param *p, size_t first, size_t n)
+{
+    return m->cfg.no_weights && !m->ctx->planning ? m->store.keep(m->store.self, p, first, n) : PB_OK;
+}
+
+pb_status pb_model_hold(pb_model *m, const pb_param *p)
+{
+    return m->cfg.no_weights ? m->store.hold(m->store.self, p) : PB_OK;
 }
 
 /* ---- initial values of the parameters ------------------------------------------------------------- */
@@ -254,7 +266,7 @@ static pb_status quantise(pb_model *m, const pb_param *p, const void *dense)
                                                            .dtype = p->dtype});
 }
 
-static pb_status fill(pb_model *m)
+pb_status pb_model_fill(pb_model *m)
 {
     void *dense = NULL;
     size_t largest = 0;
@@ -268,6 +280,7 @@ static pb_status fill(pb_model *m)
         if (!drawn(m, p) || m->ctx->planning) continue;
         s = draw(m, p, p->q ? dense : p->w);
         if (s == PB_OK && p->q) s = quantise(m, p, dense);
+        if (s == PB_OK) s = pb_model_keep(m, p, 0, pb_param_n(p));
     }
     if (s == PB_OK && largest) s = pb_sync(m->ctx);
     pb_release(m->ctx, dense);
@@ -311,7 +324,7 @@ pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out)
     if (s == PB_OK) list_params(&m);
     if (s == PB_OK) order_gradients(&m);
     if (s == PB_OK) s = allocate(&m);
-    if (s == PB_OK) s = fill(&m);
+    if (s == PB_OK && !cfg->no_weights) s = pb_model_fill(&m);
     if (s != PB_OK) pb_model_close(&m);
     else *out = m;
     return s;

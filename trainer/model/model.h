@@ -114,7 +114,7 @@ typedef struct pb_param {
     /* Offset of a trained parameter's gradient in the model's vector of gradients, in elements, and the stage of the
      * backward pass after which the gradient is complete; see pb_model.order. */
     size_t at;
-    int stage;
+    int stage; /* set for parameters that are not trained, too */
 } pb_param;
 
 enum { PB_FLAT_ALIGN = 64 };
@@ -143,12 +143,23 @@ typedef struct pb_model_config {
     /* If true, the caller keeps the moments and the master weights: p->m and p->v are NULL, and p->master is valid only
      * between pb_model_masters_open and pb_model_masters_close. The trained weights are vectors in pb_model.order. */
     bool sharded;
-    bool no_grads;    /* if true, the caller provides the memory of the gradients, p->grad */
+    bool no_grads; /* if true, the caller provides the memory of the gradients, p->grad */
+    /* If true, with `sharded`, the caller provides the memory of the weights: it sets p->w, p->q and p->scales of all
+     * parameters but the trained f32 vectors of a bf16 model, sets `store`, and calls pb_model_fill. */
+    bool no_weights;
     bool fixed_norms; /* LoRA and QLoRA: only the adapters are trained, not the gains of the layers' norms */
     /* If true, only adapters are initialised; everything else is 0 until pb_model_load_hf fills it. */
     bool blank;
     uint64_t seed;
 } pb_model_config;
+
+/* Functions of the owner of the weights, where p->w, p->q and p->scales are addresses in buffers that several layers
+ * share (trainer/step/weights.h). */
+typedef struct pb_weight_store {
+    pb_status (*keep)(void *self, const pb_param *p, size_t first, size_t n); /* see pb_model_keep */
+    pb_status (*hold)(void *self, const pb_param *p);                         /* see pb_model_hold */
+    void *self;
+} pb_weight_store;
 
 typedef struct pb_model {
     pb_model_config cfg;
@@ -172,12 +183,13 @@ typedef struct pb_model {
     int ordered;
     size_t vector, wide;
     /* With cfg.sharded: the trained weights, element i of the vector of gradients at wide_w + i of the model's dtype
-     * below `wide`, and at rest_w + (i - rest) of f32 from `rest` on, where the first f32 vector of a bf16 model
+     * below `wide` (NULL with cfg.no_weights), and at rest_w + (i - rest) of f32 from `rest` on, where the first f32 vector of a bf16 model
      * begins. */
     void *wide_w;
     float *rest_w;
     size_t rest;
-    pb_arena masters; /* with cfg.sharded: [wide] f32 master weights, while they are open; else unused */
+    pb_weight_store store; /* with cfg.no_weights */
+    pb_arena masters;      /* with cfg.sharded: [wide] f32 master weights, while they are open; else unused */
     /* True if the gains of the layers' norms are trained or were loaded with the adapters: the adapters' export then
      * contains them. */
     bool export_norms;
@@ -191,10 +203,23 @@ pb_status pb_model_check(const pb_model_config *c);
  * on every device, in every dtype (up to rounding) and tuning. EINVAL: see pb_model_check; ENOMEM. */
 pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out);
 void pb_model_close(pb_model *m);
+/* Fills the weights as pb_model_open does; with cfg.no_weights the caller calls it, once. */
+pb_status pb_model_fill(pb_model *m);
+/* Call it after writing elements first .. first+n-1 of a parameter (and of its master), before another parameter is
+ * written; without cfg.no_weights it does nothing. A parameter in NF4 is written in whole blocks, and from
+ * an even element. Each rank calls it on its own. */
+pb_status pb_model_keep(pb_model *m, const pb_param *p, size_t first, size_t n);
+/* Call it before reading a parameter outside the phases of a step: the weights of its layer are then valid until the
+ * next call. Without cfg.no_weights it does nothing; with it, it works only inside pb_trainer_read
+ * (EINVAL). */
+pb_status pb_model_hold(pb_model *m, const pb_param *p);
 /* With cfg.sharded and bf16: allocates f32 masters of the trained weights, zeros, and sets p->master of each; or frees
  * them. pb_model_open leaves them open, with the initial values, so that a file can be loaded into them. */
 pb_status pb_model_masters_open(pb_model *m);
 void pb_model_masters_close(pb_model *m);
+
+/* True if the model stores a parameter in NF4. */
+bool pb_param_quantised(const pb_model *m, const pb_param *p);
 
 static inline pb_param *pb_layer_param(const pb_model *m, int layer, int id)
 {

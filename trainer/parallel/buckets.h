@@ -16,9 +16,17 @@ typedef struct pb_buckets {
     int n;
 } pb_buckets;
 
-/* Whole tensors are added to a bucket until it has at least `least` elements. Buckets do not span pb_model.wide. With
- * whole_stages, a bucket also ends only where a stage does, and before a tied embedding: then all gradients of a bucket
- * below pb_model.wide are computed after all those of the bucket before it, except those of a tied embedding, which are
- * alone in their bucket. The caller frees out->bucket. ENOMEM. */
-pb_status pb_buckets_make(const pb_model *m, size_t least, bool whole_stages, pb_buckets *out);
+/* Where a bucket may end. */
+typedef enum pb_bucket_ends {
+    PB_ENDS_AFTER_TENSORS, /* after any tensor */
+    /* Only where a stage does, and before a tied embedding: then all gradients of a bucket below pb_model.wide are
+     * computed after all those of the bucket before it, except those of a tied embedding, which are alone in their
+     * bucket. */
+    PB_ENDS_AFTER_STAGES,
+    PB_ENDS_AFTER_EVERY_STAGE /* as before, and below pb_model.wide each stage is one bucket, however small */
+} pb_bucket_ends;
+
+/* Whole tensors are added to a bucket until it has at least `least` elements. Buckets do not span pb_model.wide. The
+ * caller frees out->bucket. ENOMEM. */
+pb_status pb_buckets_make(const pb_model *m, size_t least, pb_bucket_ends ends, pb_buckets *out);
 #endif

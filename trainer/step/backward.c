@@ -9,6 +9,8 @@
 #include "kernels/swiglu/swiglu.h"
 #include "trainer/step/gradients.h"
 #include "trainer/step/products.h"
+#include "trainer/step/token_rows.h"
+#include "trainer/step/weights.h"
 
 /* Backward of h = x + r followed by a norm of h. In: dcur, the gradient of h through the residual connection, and dn,
  * the gradient of the norm's output. Out: dcur, the gradient of x and of r, which are equal. */
@@ -86,6 +88,16 @@ static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
                                                       .dtype = m->cfg.dtype});
 }
 
+/* Called when stage `stage` is computed: the weights of the next one are ready before the reduction of this one's
+ * gradients begins, and those after it are gathered next to it. */
+static pb_status end_stage(pb_ctx *ctx, const pb_trainer *t, int stage)
+{
+    const int after = t->model.g.L - 1 - stage; /* the layer that stage + 2 needs has this place in the forward pass */
+    PB_TRY(pb_weights_ready(ctx, t));
+    PB_TRY(pb_gradients_complete(ctx, t, stage));
+    return after > 0 ? pb_weights_fetch(ctx, t, after) : PB_OK;
+}
+
 pb_status pb_phase_backward(pb_ctx *ctx, void *self)
 {
     const pb_trainer *t = self;
@@ -93,17 +105,18 @@ pb_status pb_phase_backward(pb_ctx *ctx, void *self)
     const pb_param *embed = m->outer[PB_P_embed];
     if (m->cfg.frozen) return pb_fail(PB_EINVAL, "backward: a frozen model (evaluation only) has no backward pass");
     PB_TRY(pb_gradients_begin(ctx, t));
+    PB_TRY(pb_weights_fetch(ctx, t, m->g.L));
     PB_TRY(head_back(ctx, t));
-    PB_TRY(pb_gradients_complete(ctx, t, 0));
+    PB_TRY(end_stage(ctx, t, 0));
     for (int layer = m->g.L - 1; layer >= 0; layer--) {
         const pb_layer_acts *a = &t->layers[layer];
         PB_TRY(mlp_back(ctx, t, layer, a));
         PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->rstd2));
         PB_TRY(t->block->backward(ctx, t, layer));
         PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm1), a->h, a->rstd1));
-        PB_TRY(pb_gradients_complete(ctx, t, m->g.L - layer));
+        PB_TRY(end_stage(ctx, t, m->g.L - layer));
     }
-    if (embed->trained)
+    if (embed->trained && !pb_token_rows_travel(t))
         PB_TRY(pb_embedding_bwd(ctx, &(pb_embedding_bwd_args){.dy = t->dcur,
                                                               .ids = t->ids,
                                                               .dtable = embed->grad,

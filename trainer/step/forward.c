@@ -5,6 +5,7 @@
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/swiglu/swiglu.h"
 #include "trainer/step/products.h"
+#include "trainer/step/weights.h"
 
 /* Computes h = x + r and y = RMSNorm(h) with the given gain. */
 static pb_status add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const void *r, const pb_param *gain,
@@ -23,7 +24,8 @@ static pb_status add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, c
 }
 
 /* Runs one layer. In: the residual stream h of this layer and its norm n1. Out: h and n1 of the next layer, or hf and
- * nf after the last one. The second residual addition and the next layer's first norm are one kernel. */
+ * nf after the last one. The second residual addition and the next layer's first norm are one kernel, so the next
+ * layer's weights must be ready before it; the gather of the weights after those may overwrite this layer's. */
 static pb_status block(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_model *m = &t->model;
@@ -34,10 +36,11 @@ static pb_status block(pb_ctx *ctx, const pb_trainer *t, int layer)
     PB_TRY(pb_swiglu_fwd(
         ctx, &(pb_swiglu_fwd_args){.gu = a->gu, .y = t->act, .T = t->T, .I = m->g.I, .dtype = m->cfg.dtype}));
     PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_down, t->act, t->proj));
-    if (next)
-        return add_and_norm(ctx, t, a->hm, t->proj, pb_layer_param(m, layer + 1, PB_P_norm1), next->h, next->n1,
-                            next->rstd1);
-    return add_and_norm(ctx, t, a->hm, t->proj, m->outer[PB_P_norm], t->hf, t->nf, t->rstdf);
+    PB_TRY(pb_weights_ready(ctx, t));
+    PB_TRY(next ? add_and_norm(ctx, t, a->hm, t->proj, pb_layer_param(m, layer + 1, PB_P_norm1), next->h, next->n1,
+                               next->rstd1)
+                : add_and_norm(ctx, t, a->hm, t->proj, m->outer[PB_P_norm], t->hf, t->nf, t->rstdf));
+    return pb_weights_fetch(ctx, t, layer + 3);
 }
 
 pb_status pb_phase_forward(pb_ctx *ctx, void *self)
@@ -47,6 +50,9 @@ pb_status pb_phase_forward(pb_ctx *ctx, void *self)
     const pb_geometry *g = &m->g;
     const pb_layer_acts *a = t->layers;
     const pb_param *head = m->outer[g->tied ? PB_P_embed : PB_P_head];
+    PB_TRY(pb_weights_fetch(ctx, t, 0));
+    PB_TRY(pb_weights_ready(ctx, t));
+    PB_TRY(pb_weights_fetch(ctx, t, 1));
     PB_TRY(pb_embedding_fwd(ctx, &(pb_embedding_fwd_args){.table = m->outer[PB_P_embed]->w,
                                                           .ids = t->ids,
                                                           .y = a->h,
@@ -54,6 +60,8 @@ pb_status pb_phase_forward(pb_ctx *ctx, void *self)
                                                           .V = g->V,
                                                           .D = g->D,
                                                           .dtype = m->cfg.dtype}));
+    PB_TRY(pb_weights_ready(ctx, t));
+    PB_TRY(pb_weights_fetch(ctx, t, 2));
     PB_TRY(pb_rmsnorm_fwd(ctx, &(pb_rmsnorm_fwd_args){.x = a->h,
                                                       .w = pb_layer_param(m, 0, PB_P_norm1)->w,
                                                       .y = a->n1,

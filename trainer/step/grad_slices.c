@@ -5,6 +5,7 @@
 
 #include "kernels/gradient/gradient.h"
 #include "trainer/step/gradients.h"
+#include "trainer/step/token_rows.h"
 
 /* ---- memory --------------------------------------------------------------------------------------------- */
 
@@ -89,7 +90,7 @@ pb_status pb_grad_slices_open(pb_trainer *t)
     if (!s->turn || !s->same) return pb_fail(PB_ENOMEM, "no memory for the order of the buckets");
     for (int stage = 0; stage <= t->model.g.L + 1; stage++)
         for (int i = 0; i < g->buckets.n; i++)
-            if (g->buckets.bucket[i].stage == stage) s->turn[n++] = i;
+            if (pb_bucket_due(t, &g->buckets.bucket[i]) == stage) s->turn[n++] = i;
     for (size_t i = 0; i < (size_t)g->buckets.n * ranks; i++) s->same[i] = own_count(t, (int)(i / ranks));
     return PB_OK;
 }
@@ -175,7 +176,7 @@ pb_status pb_grad_slices_complete(pb_ctx *ctx, const pb_trainer *t, int stage)
         return pb_fail(PB_EINVAL, "sharded gradients of several micro-batches, but the trainer was opened for one");
     for (int k = 0; k < g->buckets.n; k++) {
         const int i = g->shared.turn[k];
-        if (g->buckets.bucket[i].stage != stage) continue;
+        if (pb_bucket_due(t, &g->buckets.bucket[i]) != stage) continue;
         if (k > 0) {
             PB_TRY(wait(ctx, t));
             PB_TRY(settle(ctx, t, g->shared.turn[k - 1]));
@@ -189,5 +190,6 @@ pb_status pb_grad_slices_end(pb_ctx *ctx, const pb_trainer *t)
 {
     const pb_gradients *g = &t->gradients;
     PB_TRY(wait(ctx, t));
-    return g->buckets.n ? settle(ctx, t, g->shared.turn[g->buckets.n - 1]) : PB_OK;
+    if (g->buckets.n) PB_TRY(settle(ctx, t, g->shared.turn[g->buckets.n - 1]));
+    return pb_token_rows_add(ctx, t);
 }

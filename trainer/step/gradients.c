@@ -6,6 +6,7 @@
 #include "kernels/cast/cast.h"
 #include "kernels/gradient/gradient.h"
 #include "trainer/step/grad_slices.h"
+#include "trainer/step/token_rows.h"
 
 /* ---- opening and closing ----------------------------------------------------------------------------- */
 
@@ -13,6 +14,7 @@ static void carve(pb_trainer *t)
 {
     pb_gradients *g = &t->gradients;
     const size_t n = t->model.vector;
+    pb_token_rows_carve(t);
     if (g->shared.on) {
         pb_grad_slices_carve(t);
         return;
@@ -30,10 +32,14 @@ pb_status pb_gradients_open(pb_trainer *t)
         return pb_fail(PB_EINVAL, "gradients in the order of the ranks need the reduction in f32");
     if (!m->ordered) return PB_OK;
     const bool shared = m->cfg.no_grads;
+    pb_token_rows_open(t);
     const size_t least = (c->bucket_bytes ? c->bucket_bytes : PB_BUCKET_BYTES) / sizeof(float);
     g->separate = (c->ordered || shared) && c->micro_batches > 1;
     g->each = m->order[0]->grad;
-    PB_TRY(pb_buckets_make(m, c->comm ? least : SIZE_MAX, shared, &g->buckets));
+    const pb_bucket_ends ends = m->cfg.no_weights      ? PB_ENDS_AFTER_EVERY_STAGE
+                                : shared || t->rows.on ? PB_ENDS_AFTER_STAGES
+                                                       : PB_ENDS_AFTER_TENSORS;
+    PB_TRY(pb_buckets_make(m, c->comm ? least : SIZE_MAX, ends, &g->buckets));
     PB_TRY(pb_slices_make(m, &g->buckets, pb_comm_size(c->comm), pb_comm_rank(c->comm), &g->slices));
     if (shared) PB_TRY(pb_grad_slices_open(t));
     pb_arena_begin(&g->arena, t->ctx);
@@ -164,7 +170,7 @@ pb_status pb_gradients_complete(pb_ctx *ctx, const pb_trainer *t, int stage)
     const pb_buckets *b = &t->gradients.buckets;
     if (t->gradients.shared.on) return pb_grad_slices_complete(ctx, t, stage);
     for (int i = 0; i < b->n; i++)
-        if (b->bucket[i].stage == stage) PB_TRY(reduce_bucket(ctx, t, &b->bucket[i]));
+        if (pb_bucket_due(t, &b->bucket[i]) == stage) PB_TRY(reduce_bucket(ctx, t, &b->bucket[i]));
     return PB_OK;
 }
 
@@ -185,7 +191,9 @@ pb_status pb_gradients_end(pb_ctx *ctx, const pb_trainer *t)
 {
     const pb_gradients *g = &t->gradients;
     if (!t->cfg.comm) return PB_OK;
+    PB_TRY(pb_token_rows_gather(ctx, t));
     if (g->shared.on) return pb_grad_slices_end(ctx, t);
     PB_TRY(pb_comm_wait(ctx, &(pb_comm_wait_args){.comm = t->cfg.comm}));
-    return g->narrow && t->reduce ? widen_sums(ctx, t) : PB_OK;
+    if (g->narrow && t->reduce) PB_TRY(widen_sums(ctx, t));
+    return pb_token_rows_add(ctx, t);
 }

@@ -10,7 +10,8 @@
  * The vector of gradients (pb_model.order) is divided into buckets of at least 25 MiB. When the backward pass of the
  * last micro-batch has completed the gradients of a bucket, an all-reduce of the bucket is enqueued that runs next to
  * the rest of the backward pass; the phase backward ends with a wait. The gradient of a tied embedding is complete
- * last. Nothing is enqueued with one rank, unless `ordered` needs it.
+ * last, except where its parts travel separately (token_rows.h). Nothing is enqueued with one rank, unless `ordered`
+ * needs it.
  *
  * Order of the additions. With pb_train_config.ordered the gradient is ((g_0 + g_1) + g_2) + ... over the global
  * micro-batches, each addition rounded to f32, whatever N is. So N ranks give the bits of one rank that runs all N A

@@ -2,6 +2,8 @@
  * steps. */
 #include "trainer/step/graphs.h"
 
+#include "profiles/ranges.h"
+
 #include <stdio.h>
 
 #include "kernels/engine/clock.h"
@@ -68,7 +70,10 @@ pb_status pb_graphs_run(pb_graphs *g, pb_ctx *ctx, pb_trainer *t, pb_fn fn)
     }
     if (!s->graph) PB_TRY(record(g, ctx, t, s));
     pb_where_phase("replay");
-    PB_TRY(pb_replay(ctx, s->graph));
+    pb_range_push(PB_RANGE_replay, "replay", PB_RANGE_NO_VALUE);
+    const pb_status status = pb_replay(ctx, s->graph);
+    pb_range_pop();
+    PB_TRY(status);
     pb_where_phase(NULL);
     g->replayed++;
     s->used = ++g->runs;

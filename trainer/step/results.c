@@ -64,8 +64,9 @@ const void *pb_trainer_logits(const pb_trainer *t) { return t->logits; }
 
 pb_memory pb_trainer_memory(const pb_trainer *t)
 {
-    return (pb_memory){t->model.weights.size + t->model.masters.size, t->model.grads.size + t->gradients.arena.size,
-                       t->model.moments.size + t->shards.arena.size, t->acts.size};
+    return (pb_memory){t->model.weights.size + t->model.masters.size + t->weights.arena.size + t->weights.masters.size,
+                       t->model.grads.size + t->gradients.arena.size, t->model.moments.size + t->shards.arena.size,
+                       t->acts.size};
 }
 
 pb_flops pb_trainer_flops(const pb_trainer *t)

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "trainer/step/weights.h"
+
 /* ---- opening and closing ----------------------------------------------------------------------------- */
 
 static void carve(pb_trainer *t)
@@ -64,7 +66,7 @@ void pb_shards_close(pb_trainer *t)
 
 void *pb_shards_w(const pb_trainer *t, const pb_piece *x)
 {
-    (void)t;
+    if (t->weights.on && !pb_in_no_unit(&t->model, x->p)) return pb_weights_own(t, x);
     return (unsigned char *)x->p->w + x->first * pb_dtype_size(x->p->dtype);
 }
 
@@ -81,10 +83,11 @@ float *pb_shards_grad(const pb_trainer *t, const pb_piece *x)
 pb_status pb_trainer_shard(pb_trainer *t)
 {
     const pb_slices *all = &t->gradients.slices;
+    pb_weights_loaded(t);
     if (!t->shards.on || t->shards.kept) return PB_OK;
     for (int i = 0; i < all->n && !t->ctx->planning; i++) {
         const pb_piece *x = &all->piece[i];
-        if (x->p->master)
+        if (x->p->master) /* with sharded weights they were kept when they were written */
             PB_TRY(pb_copy(t->ctx, pb_shards_master(t, x), x->p->master + x->first, x->n * sizeof(float)));
     }
     PB_TRY(pb_sync(t->ctx));
@@ -134,6 +137,7 @@ pb_status pb_shards_gather(pb_ctx *ctx, const pb_trainer *t)
         return pb_fail(PB_EINVAL, "a step of sharded weights before pb_trainer_shard was called");
     for (int i = 0; i < b->n; i++) {
         const bool wide = b->bucket[i].at < m->wide;
+        if (wide && t->weights.on) continue; /* gathered before their use */
         const pb_dtype dtype = wide ? m->cfg.dtype : PB_F32;
         const size_t e = pb_dtype_size(dtype), at = b->bucket[i].at - (wide ? 0 : m->rest);
         unsigned char *to = (unsigned char *)(wide ? m->wide_w : m->rest_w) + at * e;

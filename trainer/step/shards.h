@@ -6,7 +6,8 @@
  *       to all.
  *     - each rank computes the partial sums of squares of its slices; their sum over the ranks, where all but one term
  *       is 0, gives every rank the partial sums of the whole gradient, and so the norm with the bits of one rank.
- *     - the optimizer updates the slices, and an all-gather per bucket gives all ranks the new weights. */
+ *     - the optimizer updates the slices, and an all-gather per bucket gives all ranks the new weights, except where
+ *       they are sharded too (weights.h). */
 #ifndef PB_SHARDS_H
 #define PB_SHARDS_H
 #include "trainer/step/trainer_impl.h"

@@ -7,6 +7,7 @@
 #include "profiles/ranges.h"
 #include "trainer/step/gradients.h"
 #include "trainer/step/shards.h"
+#include "trainer/step/weights.h"
 
 const pb_fn pb_phases[PB_NPHASES] = {
 #define PHASE(name, what) pb_phase_##name,
@@ -56,9 +57,9 @@ pb_train_config pb_train_defaults(const pb_geometry *g)
 static pb_status phases(pb_ctx *ctx, void *self, const char *name, int first, int last)
 {
     pb_status s = PB_OK;
-    pb_range_push(name);
+    pb_range_push(PB_RANGE_micro, name, PB_RANGE_NO_VALUE);
     for (int i = first; s == PB_OK && i <= last; i++) {
-        pb_range_push(pb_phase_names[i]);
+        pb_range_push(PB_RANGE_phase, pb_phase_names[i], PB_RANGE_NO_VALUE);
         pb_where_phase(pb_phase_names[i]);
         s = pb_phases[i](ctx, self);
         pb_range_pop();
@@ -231,6 +232,8 @@ static pb_status set_up(pb_trainer *t)
     PB_TRY(group(t));
     PB_TRY(pb_gradients_open(t));
     PB_TRY(pb_shards_open(t));
+    PB_TRY(pb_weights_open(t));
+    if (t->weights.on) PB_TRY(pb_model_fill(&t->model));
     const size_t L = (size_t)t->model.g.L;
     t->layers = calloc(L, sizeof *t->layers);
     t->block_state = calloc(1, t->block->state_bytes);
@@ -258,6 +261,7 @@ pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **
     t->reduce = true;
     t->block = pb_block_of(cfg->model.geometry);
     t->cfg.model.sharded = cfg->comm && cfg->shard != PB_SHARD_NONE;
+    t->cfg.model.no_weights = cfg->comm && cfg->shard >= PB_SHARD_PARAMETERS;
     t->cfg.model.no_grads = cfg->comm && cfg->shard >= PB_SHARD_GRADIENTS;
     set_shape(t, cfg->S);
     pb_status s = pb_model_open(ctx, &t->cfg.model, &t->model);
@@ -273,6 +277,7 @@ void pb_trainer_close(pb_trainer *t)
     if (t->acts.ctx) pb_arena_free(&t->acts);
     pb_gradients_close(t);
     pb_shards_close(t);
+    pb_weights_close(t);
     pb_model_close(&t->model);
     free(t->layers);
     free(t->block_state);

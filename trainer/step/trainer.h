@@ -69,7 +69,8 @@ typedef struct pb_train_config {
      * pb_trainer_close; NULL: one rank. All ranks have the same configuration. */
     pb_comm *comm;
     pb_reduce reduce;
-    pb_shard shard;      /* with one rank: none */
+    /* With one rank: none. With sharded weights, all ranks run the phase forward together, also to evaluate. */
+    pb_shard shard;
     size_t bucket_bytes; /* least size of a bucket of gradients; 0: PB_BUCKET_BYTES */
     int micro_batches;   /* of this rank in a step; 0: 1. Only read with `ordered` or sharded gradients */
     /* If true, the sum of a step's gradients does not depend on the number of ranks, bit for bit: the micro-batches are
@@ -148,6 +149,11 @@ pb_status pb_trainer_shard(pb_trainer *t);
 /* With shard other than none: gathers the f32 master weights of all ranks into the model, where pb_peft_save reads them
  * (on), or frees them. All ranks call it together. Otherwise it does nothing. */
 pb_status pb_trainer_gather_masters(pb_trainer *t, bool on);
+/* Reads weights outside the phases of a step, for example to export them. All ranks call it together. Rank 0 calls
+ * read(self), in which pb_model_hold gathers weights if they are sharded, and returns its status; the other ranks take
+ * part in the gathers and return PB_OK. Without sharded weights, rank 0 calls read(self) and nothing else happens. Host
+ * syncs. EDEVICE: see comm.h. */
+pb_status pb_trainer_read(pb_trainer *t, pb_status (*read)(void *self), void *self);
 /* Tells the other ranks, with the losses of the next micro-batch, that this rank was asked to stop. Does not wait. */
 pb_status pb_trainer_set_stop(pb_trainer *t, bool on);
 /* Allocates the scratch memory that steps with rows of S tokens need, without running a step. EINVAL: S below 1 or

@@ -1,7 +1,7 @@
 /* trainer_impl.h - the members of pb_trainer: device buffers and settings that the phases of a step use. */
 #ifndef PB_TRAINER_IMPL_H
 #define PB_TRAINER_IMPL_H
-#include "trainer/parallel/slices.h"
+#include "trainer/parallel/units.h"
 #include "trainer/step/block.h"
 
 /* Activations that one layer keeps from the forward to the backward pass. T = B*S tokens. */
@@ -59,6 +59,27 @@ typedef struct pb_shards {
     int *group;     /* [slices.n] clip group of each piece; host */
 } pb_shards;
 
+/* Weights of which this rank keeps its slices only; see weights.h. */
+typedef struct pb_weights {
+    bool on; /* false: all weights are in the model's memory, and the other members are unused */
+    pb_units units;
+    pb_arena arena;        /* the pointers below are device memory of this arena unless marked host */
+    pb_arena masters;      /* f32 master of the tensor that is loaded; until pb_trainer_shard */
+    void *own;             /* [units.trained] this rank's slices of the trained tensors, as in slices.own */
+    unsigned char *frozen; /* [units.own] bytes of this rank's slices of the frozen tensors */
+    unsigned char **at;    /* [units.n] the buffer of each unit; the array is host memory */
+    int32_t *request;      /* [1] the unit that rank 0 reads next */
+    bool reading;          /* inside pb_trainer_read */
+    int held;              /* the unit that pb_model_hold gathered last */
+} pb_weights;
+
+/* The lookup part of a tied embedding's gradient; see token_rows.h. */
+typedef struct pb_token_rows {
+    bool on;      /* false: the whole gradient is reduced, and the other members are unused */
+    int32_t *ids; /* [ranks T] of all ranks */
+    void *dy;     /* [ranks T,D] their rows, in the model's dtype */
+} pb_token_rows;
+
 /* The figures that a rank sends to the others with each micro-batch. */
 typedef struct pb_report {
     float loss; /* of the micro-batch */
@@ -77,6 +98,8 @@ struct pb_trainer {
     bool reduce;     /* see pb_trainer_reduce */
     pb_gradients gradients;
     pb_shards shards;
+    pb_weights weights;
+    pb_token_rows rows;
 
     pb_arena acts;          /* the pointers below are device memory of this arena unless marked host; sized for cfg.S */
     int32_t *ids, *targets; /* [T] */

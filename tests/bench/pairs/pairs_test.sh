@@ -430,6 +430,18 @@ sed -i 's/"--child-dir"/"--"/' edited/compare.json
 expect 2 "compare.json: options: '--' is not an option" "$fixture" compare --resume edited
 [[ $(cat edited/base/* edited/cand/* | md5sum) == "$before" ]] || fail "edited: a refused command removed rows"
 rm -r edited
+# A folder whose results.csv has other columns, here two in another order, which readers accept.
+for s in base cand; do
+    cp -r order1 edited
+    sed -i '1s/commit,host$/host,commit/' edited/$s/results.csv
+    cmp -s {order1,edited}/$s/results.csv && fail "the columns of the fixture are not changed"
+    edited=$(cat edited/*/* edited/*.* | md5sum)
+    expect 2 "edited/$s/results.csv: its columns are not those that this program writes" "$fixture" compare --resume edited
+    [[ $(wc -l <log) -eq 1 ]] || fail "columns of $s: more than one line"
+    [[ $(cat edited/*/* edited/*.* | md5sum) == "$edited" ]] || fail "columns of $s: a refused --resume changed the files"
+    expect 0 '' "$fixture" compare edited # but it can be read
+    rm -r edited
+done
 # A comparison that cannot create its files removes them, so that its folder can be used again.
 mkdir half half/cand && touch half/cand/samples.csv
 expect 2 'half/cand/samples.csv: File exists' "$fixture" compare ./base ./same "${options[@]}" --out half

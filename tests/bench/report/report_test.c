@@ -134,6 +134,34 @@ static void the_exit_code_follows_statuses_and_requirements(void **state)
     assert_int_equal(pb_report(NULL, &(pb_report_opts){.runs = "/no/such"}, stderr), 2);
 }
 
+/* A series whose processes were all throttled has a value, but not one to trust: skipped, with the reason. With one
+ * process that was not, it passes. */
+static void junit_skips_what_was_throttled_throughout(void **state)
+{
+    static const char *const second[] = {"throttled", "ok"}, *const want[] = {"skipped=\"1\"", "skipped=\"0\""};
+    char path[] = "/tmp/pb_report_test_XXXXXX";
+    const int made = mkstemp(path);
+    capture c;
+    (void)state;
+    assert_true(made >= 0 && close(made) == 0);
+    for (int i = 0; i < 2; i++) {
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fputs("bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note,commit,host\n",
+              f);
+        fputs("2,r,m,0,s/c,kernel_time,s,lower,1,9,throttled,too hot,,?h\n", f);
+        fprintf(f, "2,r,m,1,s/c,kernel_time,s,lower,1,9,%s,%s,,?h\n", second[i], i ? "" : "too hot");
+        assert_int_equal(fclose(f), 0);
+        assert_int_equal(pb_report(path, &(pb_report_opts){.format = "junit"}, capture_begin(&c)), PB_EXIT_OK);
+        const char *text = capture_end(&c);
+        if (!strstr(text, want[i]) || !strstr(text, "errors=\"0\""))
+            fail_msg("no %s, or an error, in %s", want[i], text);
+        assert_int_equal(strstr(text, "throttled: too hot") == NULL, i);
+        free(c.text);
+    }
+    assert_int_equal(unlink(path), 0);
+}
+
 /* ---- bench plot -------------------------------------------------------------------------------- */
 
 static bool file_holds(const char *path, const char *text)
@@ -270,6 +298,7 @@ int main(void)
         cmocka_unit_test(labels_have_only_the_axes_that_vary),
         cmocka_unit_test(reports_equal_the_golden_files),
         cmocka_unit_test(the_exit_code_follows_statuses_and_requirements),
+        cmocka_unit_test(junit_skips_what_was_throttled_throughout),
         cmocka_unit_test(a_plot_is_drawn_from_the_rows),
         cmocka_unit_test(the_crossover_is_drawn_from_pairs_of_rows),
         cmocka_unit_test(the_data_of_the_crossover),

@@ -30,9 +30,23 @@ expect 1 'REGRESSED' "$fixture" compare worse --subset # finds worse/again
 expect 0 'SUSPECT' "${run[@]}" --out unsure --no-confirm
 [[ ! -e unsure/again ]] || fail 'unsure: measured again'
 expect 1 'REGRESSED' "$fixture" run --resume worse
+
+# Four sessions are too few for REGRESSED, so a second measurement could change nothing; five are enough. The sessions
+# are those of one folder alone: none is kept.
+for k in 4 5; do
+    mkdir -p "of$k/$machine" && cp baselines/gates.csv of$k
+    awk -F, -v last=$((9 + k)) 'NR == 1 || substr($2, 10) + 0 <= last' "$sessions" >"of$k/$machine/paired.csv"
+done
+PB_STATE='' expect 0 'SUSPECT: REGRESSED and IMPROVED need 5 sessions' "${run[@]}" --out four --baseline of4
+[[ ! -e four/again ]] || fail 'four sessions: measured again'
+PB_STATE='' expect 1 'REGRESSED' "${run[@]}" --out five --baseline of5
+[[ -e five/again ]] || fail 'five sessions: not measured again'
+
+# A budget without time for a second measurement: the rows stay SUSPECT, and the run is complete.
 expect 0 'the budget has no time to confirm it; bench run --resume tight --budget ' \
     "${run[@]}" --out tight --confirm-after 500 --budget 100
 grep -q SUSPECT "$dir/log" || fail 'tight: not SUSPECT'
+[[ ! -e tight/again ]] || fail 'tight: measured again without time'
 expect 1 'REGRESSED' "$fixture" run --resume tight --confirm-after 0 --budget 1h
 
 # waiting RUN OPTION...: starts bench and returns while it waits to measure again.
@@ -63,4 +77,48 @@ for signal in TERM HUP; do
 done
 expect 0 SUSPECT "$fixture" compare TERM --subset
 expect 1 REGRESSED "$fixture" run --resume TERM --confirm-after 0
+
+# A second measurement that is stopped in its fourth process, which waits: by the budget, by SIGINT for the whole group
+# of processes, as from a terminal, or by SIGKILL. The run keeps every row, the three complete processes confirm nothing,
+# although they would be enough for a run, and --resume measures six processes anew.
+stopped() { # stopped RUN OUTCOMES: RUN was complete before it was stopped, and can be resumed
+    local run=$1 before
+    [[ $(cut -d, -f1,4 "$run/again/processes.csv" | tr '\n' ' ') == "process,outcome 0,ok 1,ok 2,ok $2" ]] ||
+        fail "$run: not stopped in process 3"
+    grep -q '"truncated": true' "$run/again/run.json" || fail "$run: the second measurement seems whole"
+    grep -q '"truncated": false' "$run/run.json" || fail "$run: the run seems truncated"
+    expect 0 'SUSPECT: not confirmed' "$fixture" compare "$run" --subset
+    grep -q 'measured again' "$dir/log" && fail "$run: a part of a measurement was used"
+    before=$(rows_of "$run")
+    expect 1 REGRESSED "$fixture" run --resume "$run" --confirm-after 0 --budget 1h
+    [[ $(tail -n +2 "$run/again/results.csv" | cut -d, -f4 | sort -u | wc -l) -eq 6 &&
+        $(tail -n +2 "$run/again/results.csv" | cut -d, -f2 | sort -u | wc -l) -eq 1 ]] ||
+        fail "$run: not six processes of one measurement"
+    [[ $(rows_of "$run") == "$before" ]] || fail "$run: its rows changed"
+}
+rows_of() { cat "$1/results.csv" "$1/samples.csv" "$1/processes.csv" | md5sum; }
+says() { # says RUN WHAT
+    grep -q "bench: $2 before the worse rows were confirmed; $1 is complete; bench run --resume $1" "$dir/log" ||
+        fail "$1: it does not say how to go on"
+}
+FIXTURE_STALL=/again expect 0 'SUSPECT: not confirmed' "${run[@]}" --ceilings no --out late --budget 4 --case-timeout 20
+says late 'the budget is used up'
+stopped late '3,interrupted '
+for signal in INT KILL; do
+    : >"$dir/log"
+    FIXTURE_STALL=/again PB_STATE=$dir/$signal-kept setsid "$fixture" --suite paired --confirm-after 0 --n 2 \
+        --ceilings no --out $signal >"$dir/log" 2>&1 & pid=$!
+    until grep -qs '^2,.*,ok,' $signal/again/processes.csv || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
+    whole=$(rows_of $signal)
+    kill -$signal -- -$pid
+    wait $pid 2>/dev/null
+    code=$?
+    [[ $(rows_of $signal) == "$whole" ]] || fail "$signal: the run changed"
+    if [[ $signal == INT ]]; then
+        [[ $code -eq 125 ]] || fail 'INT: exit code'
+        says INT interrupted
+        grep -q 'kept as a session' "$dir/log" || fail 'INT: a complete run is not kept as a session'
+    fi
+    stopped $signal "$([[ $signal == KILL ]] || echo '3,interrupted ')"
+done
 exit $((failures > 0))

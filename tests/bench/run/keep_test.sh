@@ -27,6 +27,31 @@ expect 0 'NO-BASELINE' env PB_MACHINE=box "$fixture" "${toy[@]}" --out c # anoth
 expect 0 ', host lab, toy: 2 sessions' "$fixture" baseline show
 grep -q '^kept: cpu-.*, host box, toy: ' "$dir/log" || fail 'baseline show lacks a host'
 expect 2 'no baseline of nothing' "$fixture" baseline show nothing
+# A build whose times are not those of a normal one: its runs are not kept, and not stored on request.
+before=$(sessions)
+slow_build() { # slow_build HOW FLAGS: runs of a program with these flags are refused as built HOW
+    local refusal="cannot become a session: it was measured by a program built $1"
+    rm -rf slow
+    FIXTURE_FLAGS=$2 expect 0 "warning: the run is not kept as a session: slow/results.csv: $refusal" \
+        "$fixture" "${toy[@]}" --out slow
+    [[ $(grep -c "warning: the run" "$dir/log") -eq 1 ]] || fail "$2: more than one line of warning"
+    for how in save 'update -m why'; do # the program that stores may be another one
+        # shellcheck disable=SC2086 # several words
+        expect 2 "slow/results.csv: $refusal" "$fixture" baseline $how slow --baseline stored --gates baselines/gates.csv
+        [[ $(wc -l <"$dir/log") -eq 1 ]] || fail "$2: baseline $how: more than one line"
+    done
+    [[ $(sessions) -eq $before && -z $(find stored -name '*.csv' 2>/dev/null) ]] || fail "$2: stored"
+}
+slow_build 'with sanitizers' '-O2 -g -fsanitize=address,undefined'
+slow_build 'with coverage counters' '-O2 --coverage'
+slow_build 'without optimisation' ''
+slow_build 'without optimisation' '-O2 -g -O0'
+FIXTURE_FLAGS='-O2 -fsanitize=address' expect 0 '' env PB_STATE= "$fixture" "${toy[@]}" --out nowhere
+grep -q 'not kept' "$dir/log" && fail 'PB_STATE= keeps nothing, and still warns'
+for flags in '-O0 -g -O3' -Os; do
+    FIXTURE_FLAGS=$flags expect 0 'kept as a session: ' env PB_STATE="$dir/other" "$fixture" "${toy[@]}" --out "fast$flags"
+done
+expect 0 saved "$fixture" baseline save fast-Os --baseline stored --gates baselines/gates.csv
 touch file
 expect 0 'bench: warning: the run is not kept as a session: ' env PB_STATE="$dir/file" "$fixture" "${toy[@]}" --out d
 [[ $(grep -c "warning: the run" "$dir/log") -eq 1 ]] || fail 'd: more than one line of warning'

@@ -158,6 +158,14 @@ for file in progress.csv processes.csv; do
     rm -r edited
 done
 
+# Rows are appended in the order of this program's columns; readers accept any order.
+cp -r whole edited
+sed -i '1s/commit,host$/host,commit/' edited/results.csv
+rows_before=$(cat edited/* | md5sum)
+expect 2 'edited/results.csv: its columns are not those that this program writes' "$fixture" run --resume edited
+[[ $(wc -l <"$dir/log") -eq 1 && $(cat edited/* | md5sum) == "$rows_before" ]] || fail "columns: more than a refusal"
+rm -r edited
+
 # A refused --resume changes nothing: everything is checked before a file is truncated.
 marked() { # marked LINE TEXT: --resume must give TEXT when progress.csv has only that line
     cp -r whole edited

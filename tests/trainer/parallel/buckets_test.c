@@ -22,12 +22,13 @@ static void open_model(pb_ctx *ctx, const char *name, pb_tuning tuning, pb_dtype
 /* The bucket of a tied embedding, which the first and the last stage write. */
 static bool is_tied(const pb_model *m, const pb_param *p) { return m->g.tied && p == m->outer[PB_P_embed]; }
 
-static void check_buckets(const pb_model *m, size_t least, bool whole)
+static void check_buckets(const pb_model *m, size_t least, pb_bucket_ends ends)
 {
+    const bool whole = ends != PB_ENDS_AFTER_TENSORS;
     pb_buckets b;
     size_t at = 0;
     int next = 0, before = -1;
-    CHECK_OK(pb_buckets_make(m, least, whole, &b));
+    CHECK_OK(pb_buckets_make(m, least, ends, &b));
     for (int i = 0; i < b.n; i++) {
         const pb_bucket *x = &b.bucket[i];
         int stage = 0;
@@ -39,6 +40,7 @@ static void check_buckets(const pb_model *m, size_t least, bool whole)
             assert_true((p->at < m->wide) == (x->at < m->wide));
             assert_true(!whole || p->at >= m->wide || p->stage > before);
             if (whole && is_tied(m, p)) assert_true(p->at == x->at && x->n >= pb_param_n(p) && x->stage == p->stage);
+            assert_true(ends != PB_ENDS_AFTER_EVERY_STAGE || p->at >= m->wide || !stage || p->stage == stage);
             if (p->stage > stage) stage = p->stage;
             last = p->at;
         }
@@ -60,10 +62,10 @@ static void every_gradient_is_in_one_bucket(void **state)
             for (int narrow = 0; narrow < 2; narrow++) {
                 pb_model m;
                 open_model(*state, names[i], (pb_tuning)tuning, narrow ? PB_BF16 : PB_F32, &m);
-                for (int whole = 0; whole < 2; whole++) {
-                    check_buckets(&m, 1, whole);
-                    check_buckets(&m, 5000, whole);
-                    check_buckets(&m, SIZE_MAX, whole);
+                for (int ends = 0; ends <= PB_ENDS_AFTER_EVERY_STAGE; ends++) {
+                    check_buckets(&m, 1, (pb_bucket_ends)ends);
+                    check_buckets(&m, 5000, (pb_bucket_ends)ends);
+                    check_buckets(&m, SIZE_MAX, (pb_bucket_ends)ends);
                 }
                 pb_model_close(&m);
             }
@@ -114,7 +116,7 @@ static void check_slices(const pb_model *m, size_t least, int ranks)
     unsigned char *seen = calloc(m->vector, 1);
     size_t all = 0, marked = 0, run = 0;
     assert_non_null(seen);
-    CHECK_OK(pb_buckets_make(m, least, false, &b));
+    CHECK_OK(pb_buckets_make(m, least, PB_ENDS_AFTER_TENSORS, &b));
     for (int r = 0; r < ranks; r++) {
         pb_slices s;
         CHECK_OK(pb_slices_make(m, &b, ranks, r, &s));

@@ -5,7 +5,7 @@
 #include "ranks/world.h"
 #include "tests/trainer/step/trainer_fixture.h"
 #include "trainer/step/graphs.h"
-#include "trainer/step/trainer_impl.h"
+#include "trainer/step/shards.h"
 
 enum { STEPS = 3, RANKS_MOST = 8, PARTS_MOST = 2 };
 
@@ -25,6 +25,7 @@ typedef struct plan {
     bool graph;
     pb_reduce reduce;
     pb_shard shard;
+    int layers; /* 0: all of the model */
     /* bad_step 0: none. In this step the gradients of this rank are not finite, because of its loss scale; without
      * clipping, its loss is not finite. */
     int bad_rank, bad_step;
@@ -70,6 +71,7 @@ static pb_train_config config_of(const plan *p)
 {
     pb_train_config c = config(p->model, p->tuning);
     c.model.dtype = p->dtype;
+    c.model.layers = p->layers;
     c.clip = p->clip;
     c.max_norm = 0.1f;
     c.reduce = p->reduce;
@@ -85,6 +87,13 @@ static void run(pb_ctx *ctx, pb_graphs *g, pb_trainer *t, pb_fn fn)
     else CHECK_OK(fn(ctx, t));
 }
 
+/* Overwrites the buffers of sharded weights, so that what a micro-batch does not gather is not a number. */
+static void poison_weights(pb_trainer *t)
+{
+    for (int i = 0; t->weights.on && i < t->weights.units.n; i++)
+        memset(t->weights.at[i], 0xff, t->weights.units.unit[i].size);
+}
+
 /* Makes one step. rank, ranks: which micro-batches this trainer runs of the step's `all`. */
 static double step(group *w, pb_graphs *g, pb_trainer *t, const plan *p, int at, int rank, int ranks, int all)
 {
@@ -96,6 +105,7 @@ static double step(group *w, pb_graphs *g, pb_trainer *t, const plan *p, int at,
         CHECK_OK(pb_trainer_set_loss_scale(t, bad && p->clip != PB_CLIP_NONE ? 3e38f : 1));
         pb_trainer_accumulate(t, k > 0);
         pb_trainer_reduce(t, (k + 1) * ranks == all);
+        poison_weights(t);
         run(&w->ctx, g, t, all == ranks ? pb_train_step : pb_train_micro);
         CHECK_OK(pb_trainer_losses(t, part, &stop));
         assert_false(stop);
@@ -116,6 +126,19 @@ static void add_ranks(group *w, float *vector, size_t n)
     free(all);
 }
 
+/* Merges the vectors [n] of all ranks, each of whose elements is 0 on the ranks that do not keep it: their bits, because
+ * an element may be half a number. */
+static void merge_ranks(group *w, float *vector, size_t n)
+{
+    uint32_t *all = malloc(n * (size_t)w->ranks * sizeof *all), *out = calloc(n, sizeof *out);
+    assert_true(all && out);
+    CHECK_OK(pb_world_gather(w->world, "weights", vector, n * sizeof *vector, all));
+    for (size_t i = 0; i < n * (size_t)w->ranks; i++) out[i % n] |= all[i];
+    memcpy(vector, out, n * sizeof *vector);
+    free(out);
+    free(all);
+}
+
 /* Weights as f32 numbers or bit patterns of bf16, then the moments m and v, each as a vector in pb_model.order. */
 static float *everything(group *w, pb_trainer *t, size_t *n)
 {
@@ -126,17 +149,20 @@ static float *everything(group *w, pb_trainer *t, size_t *n)
     for (int i = 0; i < m->ordered; i++) {
         const pb_param *p = m->order[i];
         const size_t bytes = pb_param_n(p) * sizeof *all;
-        memcpy(all + p->at, p->w, pb_param_n(p) * pb_dtype_size(p->dtype));
+        if (!t->weights.on || pb_in_no_unit(m, p)) memcpy(all + p->at, p->w, pb_param_n(p) * pb_dtype_size(p->dtype));
         if (t->shards.on) continue;
         memcpy(all + V + p->at, p->m, bytes);
         memcpy(all + 2 * V + p->at, p->v, bytes);
     }
     for (int i = 0; t->shards.on && i < t->gradients.slices.n; i++) {
         const pb_piece *x = &t->gradients.slices.piece[i];
+        const size_t e = pb_dtype_size(x->p->dtype);
+        memcpy((char *)(all + x->p->at) + x->first * e, pb_shards_w(t, x), x->n * e);
         memcpy(all + V + x->p->at + x->first, t->shards.m + x->own, x->n * sizeof *all);
         memcpy(all + 2 * V + x->p->at + x->first, t->shards.v + x->own, x->n * sizeof *all);
     }
     if (t->shards.on) add_ranks(w, all + V, 2 * V);
+    if (t->weights.on) merge_ranks(w, all, V);
     *n = 3 * V;
     return all;
 }
@@ -206,6 +232,26 @@ static void sharded_state_equals_one_rank(void **state)
                                            .parts = 1 + (graph && tuning != PB_LORA),
                                            .graph = graph,
                                            .shard = (pb_shard)shard});
+}
+
+/* Models of one, two and more layers, whose weights take turns in two buffers; tied and untied, of every family. */
+static void sharded_weights_equal_one_rank(void **state)
+{
+    static const struct {
+        const char *model;
+        int layers;
+        pb_tuning tuning;
+    } cases[] = {{"tiny-llama", 1, PB_FULL}, {"tiny-llama", 3, PB_QLORA}, {"tiny-llama", 3, PB_LORA},
+                 {"v4-tiny", 3, PB_FULL},    {"tiny", 1, PB_FULL},        {"tiny-llama", 3, PB_FULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_same(*state, &(plan){.model = cases[i].model,
+                                   .layers = cases[i].layers,
+                                   .tuning = cases[i].tuning,
+                                   .clip = PB_CLIP_MULTI,
+                                   .dtype = i % 2 ? PB_BF16 : PB_F32,
+                                   .parts = 1,
+                                   .graph = i > 0,
+                                   .shard = PB_SHARD_PARAMETERS});
 }
 
 static void every_clip_variant_gives_the_same_bits(void **state)
@@ -309,8 +355,9 @@ static void reduction_in_bf16_stays_near_f32(void **state)
         CHECK_NEAR(b[shard].norm, a.norm, 0.004 * (double)a.norm + 1e-12);
         assert_true(memcmp(a.all, b[shard].all, a.n * sizeof *a.all) != 0);
         /* with sharded gradients each micro-batch is rounded, else their sum */
-        if (shard != PB_SHARD_GRADIENTS) assert_memory_equal(b[0].all, b[shard].all, a.n * sizeof *a.all);
+        if (shard < PB_SHARD_GRADIENTS) assert_memory_equal(b[0].all, b[shard].all, a.n * sizeof *a.all);
     }
+    assert_memory_equal(b[PB_SHARD_GRADIENTS].all, b[PB_SHARD_PARAMETERS].all, a.n * sizeof *a.all);
     for (int shard = 0; shard < PB_NSHARDS; shard++) free(b[shard].all);
     free(a.all);
 }
@@ -377,6 +424,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sharded_state_equals_one_rank),
+        cmocka_unit_test(sharded_weights_equal_one_rank),
         cmocka_unit_test(ranks_equal_one_rank_that_accumulates),
         cmocka_unit_test(every_clip_variant_gives_the_same_bits),
         cmocka_unit_test(one_large_batch_is_near),

@@ -1,11 +1,10 @@
-/* ranges_nvtx.c - implements ranges.h with NVTX. The NVTX headers load the profiler's library at run time, so the
- * program is linked with no library. */
+/* nvtx.c - passes ranges to NVTX tools. The NVTX headers load the tool's library at run time, so the program is linked
+ * with no library. */
 #include <nvtx3/nvToolsExt.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "profiles/ranges.h"
+#include "profiles/listen.h"
 
 enum { NAMES = 512 }; /* a power of two, well above the number of ops and phases */
 
@@ -14,24 +13,19 @@ typedef struct known {
     nvtxStringHandle_t handle;
 } known;
 
-bool pb_ranges_on;
 static nvtxDomainHandle_t domain;
 /* Hash table with open addressing, from the address of a name to its NVTX handle. Each thread has its own and registers
  * a name again; the profiler returns one handle per string. */
 static _Thread_local known names[NAMES];
 
-static void start(void)
+bool pb_nvtx_start(void)
 {
     const char *tool = getenv("NVTX_INJECTION64_PATH");
-    if (!tool || !*tool) return;
+    if (!tool || !*tool) return false;
     domain = nvtxDomainCreateA("plumb");
-    pb_ranges_on = domain != NULL;
-}
-
-void pb_ranges_start(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, start);
+    if (!domain) return false;
+    for (int i = 0; i < PB_RANGE_KINDS; i++) nvtxDomainNameCategoryA(domain, (uint32_t)i + 1, pb_range_kinds[i]);
+    return true;
 }
 
 static nvtxStringHandle_t handle_of(const char *name)
@@ -46,15 +40,20 @@ static nvtxStringHandle_t handle_of(const char *name)
     return NULL;
 }
 
-void pb_range_begin(const char *name)
+void pb_nvtx_begin(pb_range_kind kind, const char *name, int64_t value)
 {
     nvtxEventAttributes_t a;
     memset(&a, 0, sizeof a);
     a.version = NVTX_VERSION;
     a.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    a.category = (uint32_t)kind + 1; /* 0 is no category */
+    if (value != PB_RANGE_NO_VALUE) {
+        a.payloadType = NVTX_PAYLOAD_TYPE_INT64;
+        a.payload.llValue = value;
+    }
     a.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
     a.message.registered = handle_of(name);
     (void)nvtxDomainRangePushEx(domain, &a);
 }
 
-void pb_range_finish(void) { (void)nvtxDomainRangePop(domain); }
+void pb_nvtx_finish(void) { (void)nvtxDomainRangePop(domain); }

@@ -1,0 +1,167 @@
+/* analyze.c - implements analyze_command.h: reads a profiled job, and prints what is there and the tables of its ranks. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/analyze/analyze_job.h"
+
+static void csv_head(const pb_analyze_output *o)
+{
+    if (o->format == PB_ANALYZE_CSV) fprintf(o->f, "part,rank,first_step,name,metric,value,unit\n");
+}
+
+static void destroy(pb_analyzed *j)
+{
+    free(j->of);
+    pb_profile_run_free(&j->run);
+}
+
+static pb_status read_job(const char *folder, pb_analyzed *j)
+{
+    PB_TRY(pb_profile_run_read(folder, &j->run));
+    j->of = calloc(j->run.n + 1, sizeof *j->of);
+    if (!j->of) return pb_fail(PB_ENOMEM, "%s: no memory to analyze it", folder);
+    for (size_t i = 0; i < j->run.n; i++) PB_TRY(pb_breakdown_make(&j->run.traces[i], &j->of[i]));
+    return PB_OK;
+}
+
+/* ---- what is there ------------------------------------------------------------------------------- */
+
+static bool has_trace(const pb_analyzed *j, int rank, int64_t step)
+{
+    for (size_t i = 0; i < j->run.n; i++)
+        if (j->run.traces[i].rank == rank && j->run.traces[i].first_step == step) return true;
+    return false;
+}
+
+/* Prints what is missing. Returns whether something is. */
+static bool print_missing(const pb_analyzed *j, const pb_analyze_output *o)
+{
+    bool missing = false;
+    for (size_t i = 0; i < j->run.n; i++) {
+        const pb_trace *t = &j->run.traces[i];
+        if (t->truncated || t->dropped || t->omitted) {
+            fprintf(o->f, "rank %d, step %lld: %s%ld ranges lost, %ld events left out\n", t->rank,
+                    (long long)t->first_step, t->truncated ? "truncated, " : "", t->dropped, t->omitted);
+            missing = missing || t->truncated;
+        }
+        if (i && t->first_step == j->run.traces[i - 1].first_step) continue;
+        for (int r = 0; r < j->run.ranks; r++) {
+            if (!j->run.profiled[r] || has_trace(j, r, t->first_step)) continue;
+            fprintf(o->f, "rank %d on %s: no trace of step %lld\n", r, j->run.host[r], (long long)t->first_step);
+            missing = true;
+        }
+    }
+    if (!j->run.n) fprintf(o->f, "no trace was written\n");
+    return missing || !j->run.n;
+}
+
+static bool print_head(const pb_analyzed *j, const pb_analyze_output *o)
+{
+    const pb_analyze_output to = {o->format, o->format == PB_ANALYZE_CSV ? stderr : o->f};
+    if (o->format != PB_ANALYZE_CSV) fprintf(o->f, "%s: %s, topology %s\n", j->run.folder, j->run.why, j->run.topology);
+    return print_missing(j, &to);
+}
+
+/* ---- ranks --------------------------------------------------------------------------------------- */
+
+static pb_status print_ranks(const pb_analyzed *j, const pb_analyze_output *o)
+{
+    static const char *const titles[] = {
+        "rank", "host", "steps", "mean step", "compute", "exposed communication", "other", "hidden communication"};
+    enum { COLUMNS = sizeof titles / sizeof *titles };
+    pb_sheet t = {0};
+    pb_sheet_row(&t, COLUMNS, titles);
+    for (size_t i = 0; i < j->run.n; i++) {
+        const pb_breakdown *b = &j->of[i];
+        const pb_trace *trace = &j->run.traces[i];
+        const long first = (long)trace->first_step;
+        const double n = b->steps ? (double)b->steps : NAN;
+        char cell[COLUMNS][PB_SHEET_CELL];
+        const char *cells[COLUMNS];
+        for (int c = 0; c < COLUMNS; c++) cells[c] = cell[c];
+        snprintf(cell[0], PB_SHEET_CELL, "%d", b->rank);
+        snprintf(cell[1], PB_SHEET_CELL, "%s", b->rank < j->run.ranks ? j->run.host[b->rank] : "?");
+        snprintf(cell[2], PB_SHEET_CELL, "%ld-%lld", first, (long long)trace->last_step);
+        pb_time_cell(cell[3], b->step / n);
+        pb_share_cell(cell[4], b->compute / n, b->step / n);
+        pb_share_cell(cell[5], b->exposed / n, b->step / n);
+        pb_share_cell(cell[6], b->other / n, b->step / n);
+        pb_time_cell(cell[7], b->hidden / n);
+        pb_sheet_row(&t, COLUMNS, cells);
+        pb_analyze_csv(o, "rank", b->rank, first, "step", "time", b->step / n, "s");
+        pb_analyze_csv(o, "rank", b->rank, first, "step", "compute", b->compute / n, "s");
+        pb_analyze_csv(o, "rank", b->rank, first, "step", "exposed_communication", b->exposed / n, "s");
+        pb_analyze_csv(o, "rank", b->rank, first, "step", "other", b->other / n, "s");
+        pb_analyze_csv(o, "rank", b->rank, first, "step", "hidden_communication", b->hidden / n, "s");
+        pb_analyze_csv(o, "rank", b->rank, first, "step", "lost", (double)(trace->dropped + trace->omitted), "1");
+    }
+    if (o->format != PB_ANALYZE_CSV) fprintf(o->f, "\n");
+    return pb_sheet_print(&t, o->format, o->f);
+}
+
+/* How the GPU of each rank spent the steps. */
+static pb_status print_gpus(const pb_analyzed *j, const pb_analyze_output *o)
+{
+    static const char *const titles[] = {"GPU of rank",           "steps",   "compute",
+                                         "exposed communication", "memory",  "idle",
+                                         "hidden communication",  "kernels", "of no op"};
+    enum { COLUMNS = sizeof titles / sizeof *titles };
+    pb_sheet t = {0};
+    pb_sheet_row(&t, COLUMNS, titles);
+    for (size_t i = 0; i < j->run.n; i++) {
+        const pb_breakdown *b = &j->of[i];
+        const long first = (long)j->run.traces[i].first_step;
+        if (!b->has_gpu || !b->steps) continue;
+        const double n = (double)b->steps;
+        char cell[COLUMNS][PB_SHEET_CELL];
+        const char *cells[COLUMNS];
+        for (int c = 0; c < COLUMNS; c++) cells[c] = cell[c];
+        snprintf(cell[0], PB_SHEET_CELL, "%d", b->rank);
+        snprintf(cell[1], PB_SHEET_CELL, "%ld-%lld", first, (long long)j->run.traces[i].last_step);
+        pb_share_cell(cell[2], b->gpu.compute / n, b->step / n);
+        pb_share_cell(cell[3], b->gpu.exposed / n, b->step / n);
+        pb_share_cell(cell[4], b->gpu.memory / n, b->step / n);
+        pb_share_cell(cell[5], b->gpu.idle / n, b->step / n);
+        pb_time_cell(cell[6], b->gpu.hidden / n);
+        snprintf(cell[7], PB_SHEET_CELL, "%.6g", (double)b->gpu.kernels / n);
+        snprintf(cell[8], PB_SHEET_CELL, "%.6g", (double)b->gpu.unjoined / n);
+        pb_sheet_row(&t, COLUMNS, cells);
+        pb_analyze_csv(o, "gpu", b->rank, first, "step", "compute", b->gpu.compute / n, "s");
+        pb_analyze_csv(o, "gpu", b->rank, first, "step", "exposed_communication", b->gpu.exposed / n, "s");
+        pb_analyze_csv(o, "gpu", b->rank, first, "step", "memory", b->gpu.memory / n, "s");
+        pb_analyze_csv(o, "gpu", b->rank, first, "step", "idle", b->gpu.idle / n, "s");
+        pb_analyze_csv(o, "gpu", b->rank, first, "step", "hidden_communication", b->gpu.hidden / n, "s");
+        pb_analyze_csv(o, "gpu", b->rank, first, "step", "kernels", (double)b->gpu.kernels / n, "1");
+        pb_analyze_csv(o, "gpu", b->rank, first, "step", "unjoined_kernels", (double)b->gpu.unjoined / n, "1");
+    }
+    if (o->format != PB_ANALYZE_CSV) fprintf(o->f, "\n");
+    return pb_sheet_print(&t, o->format, o->f);
+}
+
+static pb_status print_all(const pb_analyzed *j, const pb_analyzed *before, const pb_analyze_output *o)
+{
+    csv_head(o);
+    PB_TRY(print_ranks(j, o));
+    if (pb_analyzed_has_gpu(j)) PB_TRY(print_gpus(j, o));
+    PB_TRY(pb_analyze_phases(j, o));
+    PB_TRY(pb_analyze_ops(j, o));
+    return before ? pb_analyze_change(j, before, o) : PB_OK;
+}
+
+pb_exit pb_analyze(const char *folder, const char *against, pb_analyze_format format, FILE *out)
+{
+    pb_analyzed j = {0}, before = {0};
+    const pb_analyze_output o = {format, out};
+    bool missing = false;
+    pb_status s = read_job(folder, &j);
+    if (s == PB_OK && against) s = read_job(against, &before);
+    if (s == PB_OK) {
+        missing = print_head(&j, &o);
+        if (j.run.n) s = print_all(&j, against ? &before : NULL, &o);
+    }
+    destroy(&j);
+    destroy(&before);
+    if (s != PB_OK) return pb_complain_of(s);
+    return missing ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK;
+}

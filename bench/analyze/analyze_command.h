@@ -1,0 +1,21 @@
+/* analyze_command.h - `bench analyze`: prints where the time of a profiled job went. */
+#ifndef PB_ANALYZE_COMMAND_H
+#define PB_ANALYZE_COMMAND_H
+#include <stdio.h>
+
+#include "bench/rows/rows.h"
+
+typedef enum pb_analyze_format { PB_ANALYZE_TEXT, PB_ANALYZE_MARKDOWN, PB_ANALYZE_CSV } pb_analyze_format;
+
+/* Prints, for the folder that `train --profile-out` wrote:
+ *     what is there: ranks, steps, and traces that are missing, truncated or lost ranges
+ *     per rank: the step's mean time, divided into compute, exposed communication and other; hidden communication
+ *     per GPU: the step's mean time, divided into compute, exposed communication, memory and idle
+ *     per phase: the ranks' times without communication, and the rank that takes longest
+ *     per op: calls and host time, kernels and GPU time per step, mean over the ranks
+ * breakdown.h defines the figures. against: another such folder; then the phases and ops follow once more, with the
+ * change from `against` to `folder`, largest first. NULL: none.
+ * PB_EXIT_USAGE: not such a folder, or a trace is cut off or of another format. PB_EXIT_INCOMPARABLE: everything that is
+ * there is printed, but a trace of a chosen rank is missing or truncated. */
+pb_exit pb_analyze(const char *folder, const char *against, pb_analyze_format format, FILE *out);
+#endif

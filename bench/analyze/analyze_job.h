@@ -1,0 +1,30 @@
+/* analyze_job.h - a profiled job that `bench analyze` has read, and how its figures are printed. Private to
+ * bench/analyze. */
+#ifndef PB_ANALYZE_JOB_H
+#define PB_ANALYZE_JOB_H
+#include "bench/analyze/breakdown.h"
+#include "bench/analyze/sheet.h"
+
+typedef struct pb_analyzed {
+    pb_profile_run run;
+    pb_breakdown *of; /* [run.n]: of each trace */
+} pb_analyzed;
+
+typedef struct pb_analyze_output {
+    pb_analyze_format format;
+    FILE *f;
+} pb_analyze_output;
+
+/* One figure as a row of CSV; nothing in other formats. rank -1: over the ranks. */
+void pb_analyze_csv(const pb_analyze_output *o, const char *part, int rank, long step, const char *name,
+                    const char *metric, double v, const char *unit);
+/* Cells: "12.3 ms", "12.3 ms  45.6 %". */
+void pb_time_cell(char out[PB_SHEET_CELL], double seconds);
+void pb_share_cell(char out[PB_SHEET_CELL], double part, double whole);
+bool pb_analyzed_has_gpu(const pb_analyzed *j);
+
+/* The tables of phases, of ops, and of the ops' changes from `before` to `now`. ENOMEM. */
+pb_status pb_analyze_phases(const pb_analyzed *j, const pb_analyze_output *o);
+pb_status pb_analyze_ops(const pb_analyzed *j, const pb_analyze_output *o);
+pb_status pb_analyze_change(const pb_analyzed *now, const pb_analyzed *before, const pb_analyze_output *o);
+#endif

@@ -1,0 +1,272 @@
+/* analyze_parts.c - the tables of phases and ops of a profiled job, and their cells. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/analyze/analyze_job.h"
+#include "bench/stats/stats.h"
+#include "bench/text/text.h"
+
+/* A part over all traces: means per step. */
+typedef struct mean_part {
+    const char *name;
+    double calls, seconds, least, middle, most; /* least, middle, most: of `own` per step, over the traces */
+    double gpu_calls, gpu;                      /* kernels and copies; their seconds */
+    int most_rank;
+} mean_part;
+
+void pb_analyze_csv(const pb_analyze_output *o, const char *part, int rank, long step, const char *name,
+                    const char *metric, double v, const char *unit)
+{
+    if (o->format != PB_ANALYZE_CSV) return;
+    fprintf(o->f, "%s,", part);
+    if (rank >= 0) fprintf(o->f, "%d,%ld", rank, step);
+    else fputc(',', o->f);
+    fprintf(o->f, ",%s,%s,%.9g,%s\n", name, metric, v, unit);
+}
+
+void pb_time_cell(char out[PB_SHEET_CELL], double seconds)
+{
+    char text[PB_FIGURE_TEXT];
+    pb_figure(text, seconds, "s");
+    snprintf(out, PB_SHEET_CELL, "%.*s", PB_SHEET_CELL - 1, text);
+}
+
+void pb_share_cell(char out[PB_SHEET_CELL], double part, double whole)
+{
+    char text[PB_FIGURE_TEXT];
+    pb_figure(text, part, "s");
+    snprintf(out, PB_SHEET_CELL, "%.30s %5.1f %%", text, whole > 0 ? 100 * part / whole : 0.0);
+}
+
+bool pb_analyzed_has_gpu(const pb_analyzed *j)
+{
+    for (size_t i = 0; i < j->run.n; i++)
+        if (j->of[i].has_gpu) return true;
+    return false;
+}
+
+/* ---- phases and ops ------------------------------------------------------------------------------ */
+
+static const pb_part *find(const pb_breakdown *b, bool ops, const char *name)
+{
+    const pb_part *parts = ops ? b->ops : b->phases;
+    for (int i = 0; i < (ops ? b->nops : b->nphases); i++)
+        if (strcmp(parts[i].name, name) == 0) return &parts[i];
+    return NULL;
+}
+
+/* The means over the traces that have steps. `own` is scratch memory for [run.n]. */
+static mean_part mean_of(const pb_analyzed *j, bool ops, const char *name, double *own)
+{
+    mean_part m = {.name = name, .most_rank = -1, .most = -1};
+    size_t n = 0;
+    for (size_t i = 0; i < j->run.n; i++) {
+        const pb_part *p = find(&j->of[i], ops, name);
+        if (!j->of[i].steps) continue;
+        const double steps = (double)j->of[i].steps;
+        m.calls += p ? (double)p->calls / steps : 0;
+        m.seconds += p ? p->seconds / steps : 0;
+        m.gpu_calls += p ? (double)p->gpu_calls / steps : 0;
+        m.gpu += p ? p->gpu / steps : 0;
+        own[n] = p ? p->own / steps : 0;
+        if (own[n] > m.most) m.most = own[n], m.most_rank = j->of[i].rank;
+        n++;
+    }
+    m.calls /= (double)n;
+    m.seconds /= (double)n;
+    m.gpu_calls /= (double)n;
+    m.gpu /= (double)n;
+    m.middle = pb_median(own, (int)n);
+    m.least = own[0];
+    for (size_t i = 1; i < n; i++) m.least = own[i] < m.least ? own[i] : m.least;
+    return m;
+}
+
+/* On a GPU the time of an op is that of its kernels, otherwise that of its ranges. */
+static double cost(const mean_part *m) { return m->gpu_calls > 0 ? m->gpu : m->seconds; }
+
+static int by_cost(const void *x, const void *y)
+{
+    const mean_part *a = x, *b = y;
+    if ((a->gpu_calls > 0) != (b->gpu_calls > 0)) return a->gpu_calls > 0 ? -1 : 1;
+    return cost(a) > cost(b) ? -1 : cost(a) < cost(b);
+}
+
+/* Lists the names of all traces, with their means. Free *out. ENOMEM. */
+static pb_status list_parts(const pb_analyzed *j, bool ops, mean_part **out, size_t *n)
+{
+    double *own = malloc((j->run.n + 1) * sizeof *own);
+    mean_part *all = malloc((j->run.n * PB_BREAKDOWN_NAMES + 1) * sizeof *all);
+    *n = 0;
+    *out = all;
+    if (!own || !all) {
+        free(own);
+        return pb_fail(PB_ENOMEM, "no memory to list the parts of %zu traces", j->run.n);
+    }
+    for (size_t i = 0; i < j->run.n; i++) {
+        const pb_breakdown *b = &j->of[i];
+        for (int k = 0; k < (ops ? b->nops : b->nphases); k++) {
+            const char *name = ops ? b->ops[k].name : b->phases[k].name;
+            size_t seen = 0;
+            while (seen < *n && strcmp(all[seen].name, name) != 0) seen++;
+            if (seen == *n) all[(*n)++] = mean_of(j, ops, name, own);
+        }
+    }
+    free(own);
+    if (ops) qsort(all, *n, sizeof *all, by_cost);
+    return PB_OK;
+}
+
+static double mean_step(const pb_analyzed *j)
+{
+    double sum = 0;
+    long n = 0;
+    for (size_t i = 0; i < j->run.n; i++) sum += j->of[i].step, n += j->of[i].steps;
+    return n ? sum / (double)n : NAN;
+}
+
+pb_status pb_analyze_phases(const pb_analyzed *j, const pb_analyze_output *o)
+{
+    static const char *const titles[] = {"phase",     "host time",    "own, least", "own, median",
+                                         "own, most", "rank of most", "GPU time"};
+    mean_part *parts;
+    size_t n;
+    pb_sheet t = {0};
+    const int columns = pb_analyzed_has_gpu(j) ? 7 : 6;
+    const pb_status s = list_parts(j, false, &parts, &n);
+    pb_sheet_row(&t, columns, titles);
+    for (size_t i = 0; s == PB_OK && i < n; i++) {
+        const mean_part *m = &parts[i];
+        enum { HOST = 1, LEAST, MIDDLE, MOST, RANK, GPU };
+        char cell[7][PB_SHEET_CELL] = {""};
+        if (m->calls > 0) {
+            pb_time_cell(cell[HOST], m->seconds);
+            pb_time_cell(cell[LEAST], m->least);
+            pb_time_cell(cell[MIDDLE], m->middle);
+            pb_time_cell(cell[MOST], m->most);
+            snprintf(cell[RANK], PB_SHEET_CELL, "%d", m->most_rank);
+            if (j->run.n > 1 && m->middle > 0)
+                snprintf(cell[RANK], PB_SHEET_CELL, "%d, %+.0f %%", m->most_rank, pb_percent(m->most / m->middle, 1));
+        }
+        if (m->gpu_calls > 0) pb_time_cell(cell[GPU], m->gpu);
+        pb_sheet_row(
+            &t, columns,
+            (const char *const[]){m->name, cell[HOST], cell[LEAST], cell[MIDDLE], cell[MOST], cell[RANK], cell[GPU]});
+        pb_analyze_csv(o, "phase", -1, 0, m->name, "host_time", m->seconds, "s");
+        pb_analyze_csv(o, "phase", -1, 0, m->name, "own_median", m->middle, "s");
+        pb_analyze_csv(o, "phase", -1, 0, m->name, "own_most", m->most, "s");
+        pb_analyze_csv(o, "phase", -1, 0, m->name, "rank_of_most", m->most_rank, "1");
+        if (m->gpu_calls > 0) pb_analyze_csv(o, "phase", -1, 0, m->name, "gpu_time", m->gpu, "s");
+    }
+    free(parts);
+    if (s == PB_OK && o->format != PB_ANALYZE_CSV) fprintf(o->f, "\n");
+    const pb_status printed = pb_sheet_print(&t, o->format, o->f);
+    return s != PB_OK ? s : printed;
+}
+
+static void add_op_row(pb_sheet *t, const mean_part *m, double step)
+{
+    char calls[PB_SHEET_CELL] = "", time[PB_SHEET_CELL] = "", kernels[PB_SHEET_CELL] = "", gpu[PB_SHEET_CELL] = "",
+         share[PB_SHEET_CELL];
+    if (m->calls > 0) {
+        snprintf(calls, sizeof calls, "%.4g", m->calls);
+        pb_time_cell(time, m->seconds);
+    }
+    if (m->gpu_calls > 0) {
+        snprintf(kernels, sizeof kernels, "%.4g", m->gpu_calls);
+        pb_time_cell(gpu, m->gpu);
+    }
+    snprintf(share, sizeof share, "%.1f %%", 100 * cost(m) / step);
+    pb_sheet_row(t, 6, (const char *const[]){m->name, calls, time, share, kernels, gpu});
+}
+
+/* The share of the step is that of the time on the GPU, if there is one. */
+pb_status pb_analyze_ops(const pb_analyzed *j, const pb_analyze_output *o)
+{
+    static const char *const titles[] = {"op", "calls per step", "host time", "of the step", "kernels", "GPU time"};
+    enum { MOST = 25 };
+    mean_part *parts;
+    size_t n;
+    pb_sheet t = {0};
+    const double step = mean_step(j);
+    const pb_status s = list_parts(j, true, &parts, &n);
+    pb_sheet_row(&t, pb_analyzed_has_gpu(j) ? 6 : 4, titles);
+    mean_part rest = {0};
+    char name[PB_SHEET_CELL];
+    for (size_t i = 0; s == PB_OK && i < n; i++) {
+        const mean_part *m = &parts[i];
+        pb_analyze_csv(o, "op", -1, 0, m->name, "calls", m->calls, "1");
+        pb_analyze_csv(o, "op", -1, 0, m->name, "host_time", m->seconds, "s");
+        if (m->gpu_calls > 0) pb_analyze_csv(o, "op", -1, 0, m->name, "gpu_time", m->gpu, "s");
+        if (i < MOST) add_op_row(&t, m, step);
+        else rest.seconds += m->seconds, rest.calls += m->calls, rest.gpu += m->gpu, rest.gpu_calls += m->gpu_calls;
+    }
+    if (s == PB_OK && n > MOST) {
+        snprintf(name, sizeof name, "%zu others", n - MOST);
+        rest.name = name;
+        add_op_row(&t, &rest, step);
+    }
+    free(parts);
+    if (s == PB_OK && o->format != PB_ANALYZE_CSV) fprintf(o->f, "\n");
+    const pb_status printed = pb_sheet_print(&t, o->format, o->f);
+    return s != PB_OK ? s : printed;
+}
+
+/* ---- the change from another job ----------------------------------------------------------------- */
+
+static int by_change(const void *x, const void *y)
+{
+    const mean_part *a = x, *b = y; /* calls holds the change */
+    return fabs(a->calls) > fabs(b->calls) ? -1 : fabs(a->calls) < fabs(b->calls);
+}
+
+static double cost_in(const mean_part *parts, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(parts[i].name, name) == 0) return cost(&parts[i]);
+    return 0;
+}
+
+/* Prints the ops of `now` and `before`, the largest change of the time per step first. */
+pb_status pb_analyze_change(const pb_analyzed *now, const pb_analyzed *before, const pb_analyze_output *o)
+{
+    static const char *const titles[] = {"op", "before", "now", "change", "of the change"};
+    const double step = mean_step(now), was = mean_step(before);
+    mean_part *a = NULL, *b = NULL;
+    size_t na = 0, nb = 0;
+    pb_sheet t = {0};
+    pb_status s = list_parts(now, true, &a, &na);
+    if (s == PB_OK) s = list_parts(before, true, &b, &nb);
+    mean_part *all = s == PB_OK ? malloc((na + nb + 1) * sizeof *all) : NULL;
+    if (s == PB_OK && !all) s = pb_fail(PB_ENOMEM, "no memory to compare %zu ops", na + nb);
+    size_t n = 0;
+    for (size_t i = 0; s == PB_OK && i < na; i++)
+        all[n++] = (mean_part){.name = a[i].name, .seconds = cost(&a[i]), .least = cost_in(b, nb, a[i].name)};
+    for (size_t i = 0; s == PB_OK && i < nb; i++)
+        if (!(cost_in(a, na, b[i].name) > 0)) all[n++] = (mean_part){.name = b[i].name, .least = cost(&b[i])};
+    for (size_t i = 0; i < n; i++) all[i].calls = all[i].seconds - all[i].least;
+    if (s == PB_OK && n) qsort(all, n, sizeof *all, by_change);
+    pb_sheet_row(&t, 5, titles);
+    for (size_t i = 0; i < n; i++) {
+        char then[PB_SHEET_CELL], time[PB_SHEET_CELL], change[PB_SHEET_CELL], share[PB_SHEET_CELL] = "";
+        pb_time_cell(then, all[i].least);
+        pb_time_cell(time, all[i].seconds);
+        pb_time_cell(change, all[i].calls);
+        if (fabs(step - was) > 0) snprintf(share, sizeof share, "%.0f %%", 100 * all[i].calls / (step - was));
+        if (i < 25) pb_sheet_row(&t, 5, (const char *const[]){all[i].name, then, time, change, share});
+        pb_analyze_csv(o, "change", -1, 0, all[i].name, "time", all[i].calls, "s");
+    }
+    pb_analyze_csv(o, "change", -1, 0, "step", "time", step - was, "s");
+    if (s == PB_OK && o->format != PB_ANALYZE_CSV) {
+        char then[PB_SHEET_CELL], time[PB_SHEET_CELL];
+        pb_time_cell(then, was);
+        pb_time_cell(time, step);
+        fprintf(o->f, "\nagainst %s: mean step %s, now %s\n", before->run.folder, then, time);
+    }
+    const pb_status printed = pb_sheet_print(&t, o->format, o->f);
+    free(a);
+    free(b);
+    free(all);
+    return s != PB_OK ? s : printed;
+}

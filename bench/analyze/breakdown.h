@@ -1,0 +1,58 @@
+/* breakdown.h - divides the time of a trace's training steps.
+ *
+ * A step is a range of kind step; the thread that has such ranges is the training thread. Only work inside steps counts.
+ * All times are seconds, summed over the steps of the trace.
+ *
+ *     step        the steps
+ *     exposed     the part of `step` in which the training thread is inside an op that communicates (comm_*): it
+ *                 enqueues a collective, carries one out, or waits for one
+ *     compute     the part of `step` inside other ops
+ *     other       step - exposed - compute: the host's work between ops, and copies
+ *     hidden      time during which another thread carries out a collective while the training thread is inside a step
+ *                 but in no op that communicates; overlapping collectives count once
+ * so that step = compute + exposed + other, and communication = exposed + hidden.
+ *
+ * If the trace has work of a GPU, its time is divided as well, in `gpu`; each moment of a step belongs to one part:
+ *
+ *     compute     a kernel runs that is not NCCL's
+ *     exposed     a kernel of NCCL runs, and no other kernel
+ *     memory      only copies run, or memory is set
+ *     idle        nothing runs: the GPU waits for the host
+ *     hidden      the part of `compute` in which a kernel of NCCL runs too
+ *
+ * so that step = compute + exposed + memory + idle. A part's `gpu` is the sum of its kernels' and copies' durations.
+ *
+ * A phase's time is that of its ranges; `own` leaves out the ops that communicate, so that a rank that waits for others
+ * is not taken for slow. An op's time is that of its ranges without ops inside them. */
+#ifndef PB_BREAKDOWN_H
+#define PB_BREAKDOWN_H
+#include "bench/analyze/trace_read.h"
+
+enum { PB_BREAKDOWN_NAMES = 128 }; /* phases or ops of a trace; others are left out of the sums by name and counted */
+
+typedef struct pb_part {
+    const char *name; /* borrowed from the trace */
+    long calls;
+    double seconds, own;
+    long gpu_calls; /* kernels, copies */
+    double gpu;
+} pb_part;
+
+typedef struct pb_gpu_division {
+    double compute, exposed, memory, idle, hidden;
+    long kernels, unjoined; /* unjoined: kernels whose op is not known */
+} pb_gpu_division;
+
+typedef struct pb_breakdown {
+    int rank;
+    long steps;
+    double step, compute, exposed, other, hidden;
+    bool has_gpu;
+    pb_gpu_division gpu;
+    pb_part phases[PB_BREAKDOWN_NAMES], ops[PB_BREAKDOWN_NAMES];
+    int nphases, nops, unnamed; /* unnamed: parts beyond the room */
+} pb_breakdown;
+
+/* ENOMEM. A trace without a complete step gives steps = 0. */
+pb_status pb_breakdown_make(const pb_trace *t, pb_breakdown *out);
+#endif

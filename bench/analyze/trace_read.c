@@ -1,0 +1,246 @@
+/* trace_read.c - implements trace_read.h with jansson and zlib. */
+#define _GNU_SOURCE
+#include "bench/analyze/trace_read.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+static const size_t most_bytes = (size_t)4 << 30;
+
+/* Reads a file, decompressed if it is compressed, into *text, which the caller frees. */
+static pb_status read_packed(const char *path, char **text, size_t *n)
+{
+    size_t room = (size_t)1 << 20;
+    int got = 0;
+    *text = NULL;
+    *n = 0;
+    gzFile f = gzopen(path, "rb");
+    if (!f) return pb_fail_errno(errno, "%s", path);
+    char *all = malloc(room);
+    while (all && (got = gzread(f, all + *n, (unsigned)(room - *n < 1u << 30 ? room - *n : 1u << 30))) > 0) {
+        *n += (size_t)got;
+        if (*n < room) continue;
+        char *more = room < most_bytes ? realloc(all, room *= 2) : NULL;
+        if (!more) free(all);
+        all = more;
+    }
+    int error;
+    const char *why = gzerror(f, &error);
+    pb_status s = PB_OK;
+    if (!all) s = pb_fail(PB_ENOMEM, "%s: no memory to read it", path);
+    else if (got < 0 || error == Z_BUF_ERROR)
+        s = pb_fail(PB_EINVAL, "%s: the file is cut off or damaged (%s)", path, why);
+    (void)gzclose(f);
+    if (s == PB_OK) *text = all;
+    else free(all);
+    return s;
+}
+
+static pb_status read_json(const char *path, json_t **out)
+{
+    char *text;
+    size_t n;
+    json_error_t e;
+    PB_TRY(read_packed(path, &text, &n));
+    *out = json_loadb(text, n, 0, &e);
+    free(text);
+    if (*out) return PB_OK;
+    return pb_fail(PB_EINVAL, "%s: not complete JSON: %s in line %d", path, e.text, e.line);
+}
+
+static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+
+static int compare_events(const void *x, const void *y)
+{
+    const pb_trace_event *a = x, *b = y;
+    if (a->tid != b->tid) return a->tid < b->tid ? -1 : 1;
+    if (a->begin < b->begin || a->begin > b->begin) return a->begin < b->begin ? -1 : 1;
+    return a->end > b->end ? -1 : a->end < b->end;
+}
+
+static pb_range_kind kind_of(const json_t *args)
+{
+    const char *word = json_string_value(json_object_get(args, "kind"));
+    for (int k = 0; word && k < PB_RANGE_KINDS; k++)
+        if (strcmp(word, pb_range_kinds[k]) == 0) return (pb_range_kind)k;
+    return PB_RANGE_work;
+}
+
+static bool is_gpu_work(const char *cat)
+{
+    return cat && (strcmp(cat, "kernel") == 0 || strcmp(cat, "gpu_memcpy") == 0 || strcmp(cat, "gpu_memset") == 0);
+}
+
+static pb_gpu_span gpu_span(const char *name, const char *cat, const json_t *args, double begin, double end)
+{
+    return (pb_gpu_span){.name = name,
+                         .op = json_string_value(json_object_get(args, "op")),
+                         .phase = json_string_value(json_object_get(args, "phase")),
+                         .what = strcmp(cat, "kernel") != 0      ? PB_WORK_MEMORY
+                                 : strncmp(name, "nccl", 4) == 0 ? PB_WORK_COMMUNICATION
+                                                                 : PB_WORK_KERNEL,
+                         .begin = begin,
+                         .end = end};
+}
+
+static pb_status read_events(const char *path, const json_t *o, double begin_us, pb_trace *t)
+{
+    const json_t *events = json_object_get(o, "traceEvents");
+    size_t i;
+    json_t *e;
+    t->events = calloc(json_array_size(events) + 1, sizeof *t->events);
+    t->gpu = calloc(json_array_size(events) + 1, sizeof *t->gpu);
+    if (!t->events || !t->gpu) return pb_fail(PB_ENOMEM, "%s: no memory for its events", path);
+    json_array_foreach(events, i, e)
+    {
+        const char *ph = json_string_value(json_object_get(e, "ph")),
+                   *name = json_string_value(json_object_get(e, "name"));
+        const json_t *args = json_object_get(e, "args"), *value = json_object_get(args, "value");
+        if (!ph || strcmp(ph, "X") != 0) continue;
+        if (!name || !json_is_number(json_object_get(e, "ts")) || !json_is_number(json_object_get(e, "dur")))
+            return pb_fail(PB_EINVAL, "%s: event %zu has no name, ts or dur", path, i);
+        const double at = number(e, "ts") - begin_us;
+        const char *cat = json_string_value(json_object_get(e, "cat"));
+        if (is_gpu_work(cat)) t->gpu[t->ngpu++] = gpu_span(name, cat, args, 1e-6 * at, 1e-6 * (at + number(e, "dur")));
+        if (!json_object_get(args, "kind")) continue; /* not a range */
+        t->events[t->n++] = (pb_trace_event){.name = name,
+                                             .kind = kind_of(args),
+                                             .tid = (int)number(e, "tid"),
+                                             .begin = 1e-6 * at,
+                                             .end = 1e-6 * (at + number(e, "dur")),
+                                             .value = value ? (int64_t)json_integer_value(value) : PB_RANGE_NO_VALUE};
+    }
+    qsort(t->events, t->n, sizeof *t->events, compare_events);
+    return PB_OK;
+}
+
+static pb_status read_trace(const char *path, pb_trace *t)
+{
+    json_t *o = NULL;
+    PB_TRY(read_json(path, &o));
+    t->json = o;
+    const json_t *about = json_object_get(o, "plumb"), *steps = json_object_get(about, "steps"),
+                 *window = json_object_get(about, "window_ns");
+    const json_t *rank = json_object_get(json_object_get(o, "distributedInfo"), "rank");
+    if (!json_is_integer(rank) || json_array_size(steps) != 2 || json_array_size(window) != 2)
+        return pb_fail(PB_EINVAL, "%s: not a trace of train --profile-out", path);
+    t->rank = (int)json_integer_value(rank);
+    t->first_step = json_integer_value(json_array_get(steps, 0));
+    t->last_step = json_integer_value(json_array_get(steps, 1));
+    t->truncated = json_is_true(json_object_get(about, "truncated"));
+    t->dropped = (long)(number(about, "dropped") + number(about, "gpu_dropped"));
+    t->omitted = (long)number(about, "omitted");
+    const json_int_t base = json_integer_value(json_object_get(o, "baseTimeNanoseconds"));
+    return read_events(path, o, 1e-3 * (double)(json_integer_value(json_array_get(window, 0)) - base), t);
+}
+
+static int not_hidden(const struct dirent *d) { return d->d_name[0] != '.'; }
+static int trace_file(const struct dirent *d)
+{
+    const size_t n = strlen(d->d_name);
+    return strncmp(d->d_name, "rank", 4) == 0 && n > 8 && strcmp(d->d_name + n - 8, ".json.gz") == 0;
+}
+
+static pb_status read_window(const char *folder, pb_profile_run *r)
+{
+    struct dirent **files = NULL;
+    pb_status s = PB_OK;
+    const int n = scandir(folder, &files, trace_file, versionsort);
+    pb_trace *more = realloc(r->traces, (r->n + (size_t)(n > 0 ? n : 0) + 1) * sizeof *more);
+    if (more) r->traces = more;
+    else s = pb_fail(PB_ENOMEM, "%s: no memory for its traces", folder);
+    for (int i = 0; i < n; i++) {
+        char path[1280];
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]->d_name);
+        if (s == PB_OK) {
+            r->traces[r->n] = (pb_trace){0};
+            s = read_trace(path, &r->traces[r->n++]);
+        }
+        free(files[i]);
+    }
+    free(files);
+    return s;
+}
+
+static int by_step(const void *x, const void *y)
+{
+    const pb_trace *a = x, *b = y;
+    if (a->first_step != b->first_step) return a->first_step < b->first_step ? -1 : 1;
+    return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+static pb_status read_traces(pb_profile_run *r)
+{
+    char folder[768];
+    struct dirent **windows = NULL;
+    pb_status s = PB_OK;
+    snprintf(folder, sizeof folder, "%s/traces", r->folder);
+    const int n = scandir(folder, &windows, not_hidden, versionsort);
+    for (int i = 0; i < n; i++) {
+        char path[1024];
+        snprintf(path, sizeof path, "%s/%.200s", folder, windows[i]->d_name);
+        if (s == PB_OK) s = read_window(path, r);
+        free(windows[i]);
+    }
+    free(windows);
+    if (r->n) qsort(r->traces, r->n, sizeof *r->traces, by_step);
+    return s;
+}
+
+static pb_status read_manifest(pb_profile_run *r)
+{
+    char path[768];
+    json_t *m = NULL, *v;
+    size_t i;
+    snprintf(path, sizeof path, "%s/manifest.json", r->folder);
+    PB_TRY(read_json(path, &m));
+    r->manifest = m;
+    const json_t *hosts = json_object_get(m, "hosts"), *profiled = json_object_get(m, "profiled");
+    const json_int_t ranks = json_integer_value(json_object_get(m, "ranks"));
+    if (json_integer_value(json_object_get(m, "format")) != 1 || ranks < 1 || ranks > 1 << 20 ||
+        json_array_size(hosts) != (size_t)ranks)
+        return pb_fail(PB_EINVAL, "%s: not the manifest of a profile that this program can read", path);
+    r->ranks = (int)ranks;
+    r->profiled = calloc((size_t)ranks, sizeof *r->profiled);
+    r->host = calloc((size_t)ranks, sizeof *r->host);
+    if (!r->profiled || !r->host) return pb_fail(PB_ENOMEM, "%s: no memory for %d ranks", path, r->ranks);
+    json_array_foreach(profiled, i, v)
+    {
+        const json_int_t rank = json_integer_value(v);
+        if (rank >= 0 && rank < ranks) r->profiled[rank] = true;
+    }
+    json_array_foreach(hosts, i, v) r->host[i] = json_is_string(v) ? json_string_value(v) : "?";
+    const char *why = json_string_value(json_object_get(m, "why")),
+               *t = json_string_value(json_object_get(m, "topology"));
+    snprintf(r->why, sizeof r->why, "%s", why ? why : "");
+    snprintf(r->topology, sizeof r->topology, "%s", t ? t : "");
+    return PB_OK;
+}
+
+pb_status pb_profile_run_read(const char *folder, pb_profile_run *out)
+{
+    *out = (pb_profile_run){0};
+    if (strlen(folder) >= sizeof out->folder) return pb_fail(PB_EINVAL, "%.80s...: the name is too long", folder);
+    snprintf(out->folder, sizeof out->folder, "%s", folder);
+    PB_TRY(read_manifest(out));
+    return read_traces(out);
+}
+
+void pb_profile_run_free(pb_profile_run *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        free(r->traces[i].events);
+        free(r->traces[i].gpu);
+        json_decref(r->traces[i].json);
+    }
+    free(r->traces);
+    free(r->profiled);
+    free(r->host);
+    json_decref(r->manifest);
+    *r = (pb_profile_run){0};
+}

@@ -1,0 +1,54 @@
+/* trace_read.h - reads the files of a profiled job (trace/profile.h) back. */
+#ifndef PB_TRACE_READ_H
+#define PB_TRACE_READ_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "os/status.h"
+#include "profiles/ranges.h"
+
+typedef struct pb_trace_event {
+    const char *name; /* owned by the trace */
+    pb_range_kind kind;
+    int tid;
+    double begin, end; /* seconds since the begin of the window */
+    int64_t value;     /* PB_RANGE_NO_VALUE: none */
+} pb_trace_event;
+
+/* Work on the GPU. */
+typedef enum pb_gpu_work { PB_WORK_KERNEL, PB_WORK_COMMUNICATION, PB_WORK_MEMORY } pb_gpu_work;
+typedef struct pb_gpu_span {
+    const char *name, *op, *phase; /* op, phase: in which it was enqueued; NULL: not known; owned by the trace */
+    pb_gpu_work what;              /* COMMUNICATION: a kernel of NCCL; MEMORY: a copy, or memory set to a value */
+    double begin, end;             /* as in pb_trace_event */
+} pb_gpu_span;
+
+typedef struct pb_trace {
+    int rank;
+    int64_t first_step, last_step;
+    bool truncated;
+    long dropped, omitted;  /* dropped: ranges, and records of the GPU */
+    pb_trace_event *events; /* [n], by tid, then by begin; of equal begins, the longer first */
+    size_t n;
+    pb_gpu_span *gpu; /* [ngpu], in no order */
+    size_t ngpu;
+    void *json; /* owns the names */
+} pb_trace;
+
+typedef struct pb_profile_run {
+    char folder[512];
+    int ranks;         /* of the job */
+    bool *profiled;    /* [ranks] */
+    const char **host; /* [ranks] */
+    char topology[64], why[256];
+    pb_trace *traces; /* [n], by step, then by rank */
+    size_t n;
+    void *manifest; /* owns the names of hosts */
+} pb_profile_run;
+
+/* EPATH: no manifest.json, or a file cannot be read. EINVAL: a file is not what trace/profile.h describes, or ends in
+ * the middle; the message names it. ENOMEM. Free with pb_profile_run_free(), also after a failure. */
+pb_status pb_profile_run_read(const char *folder, pb_profile_run *out);
+void pb_profile_run_free(pb_profile_run *r);
+#endif

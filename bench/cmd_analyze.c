@@ -1,0 +1,17 @@
+/* cmd_analyze.c - `bench analyze`: passes the command-line options to pb_analyze(). */
+#include <string.h>
+
+#include "bench/analyze/analyze.h"
+#include "bench/commands.h"
+
+pb_exit pb_cmd_analyze(const pb_options *o)
+{
+    const char *const words[] = {"text", "markdown", "csv"};
+    int format = 0;
+    while (format < 2 && strcmp(o->format, words[format]) != 0) format++;
+    if (o->args.n > 1) {
+        pb_fail(PB_EINVAL, "analyze: one folder, not %d; another one to compare with is --against", (int)o->args.n);
+        return pb_complain(PB_EXIT_USAGE);
+    }
+    return pb_analyze(o->args.n ? o->args.v[0] : "profile", o->against, (pb_analyze_format)format, stdout);
+}

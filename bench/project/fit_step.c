@@ -1,0 +1,123 @@
+/* fit_step.c - fits the model of a data parallel step, and divides the gradients of its case into buckets. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/project/fit.h"
+#include "bench/project/fit_check.h"
+#include "bench/project/step_model.h"
+#include "bench/suites/suites.h"
+#include "kernels/engine/ctx.h"
+#include "trainer/parallel/buckets.h"
+
+static pb_status no_memory(void) { return pb_fail(PB_ENOMEM, "project: out of memory"); }
+
+pb_status pb_step_fit_exposed(const pb_step_fit *f, pb_place place, double *out)
+{
+    *out = 0;
+    if (pb_place_ranks(place) == 1) return PB_OK;
+    double *seconds = calloc((size_t)f->buckets + 1, sizeof *seconds);
+    if (!seconds) return no_memory();
+    for (int i = 0; i < f->buckets; i++) seconds[i] = pb_fit_seconds(f->reduce, f->bytes[i], place);
+    *out = pb_exposed(f->bytes, seconds, f->buckets, f->backward);
+    free(seconds);
+    return PB_OK;
+}
+
+static int by_ranks(const void *a, const void *b)
+{
+    const pb_timed *x = a, *y = b;
+    const int rx = pb_place_ranks(x->place), ry = pb_place_ranks(y->place);
+    return rx != ry ? (rx > ry) - (rx < ry) : (x->place.hosts > y->place.hosts) - (x->place.hosts < y->place.hosts);
+}
+
+/* Fits compute and fills the model's time of every point. p: scratch memory for the points. */
+static pb_status fit_compute(pb_step_fit *f, pb_step_point *p)
+{
+    const pb_timed_list *l = &f->curve->points;
+    int fitted = 0;
+    for (int i = 0; i < l->n; i++) {
+        PB_TRY(pb_step_fit_exposed(f, l->v[i].place, &l->v[i].model));
+        if (!l->v[i].kept_out) p[fitted++] = (pb_step_point){l->v[i].seconds, l->v[i].model};
+    }
+    f->compute = pb_step_compute(p, fitted);
+    for (int i = 0; i < l->n; i++) l->v[i].model += f->compute;
+    return pb_check_points(l->v, l->n, &f->accuracy);
+}
+
+static pb_status check_step(const pb_step_fit *f)
+{
+    const pb_timed_list *l = &f->curve->points;
+    if (!l->n || pb_place_ranks(l->v[0].place) != 1)
+        return pb_fail(PB_EINVAL, "project: %s: no step of one rank was measured; its backward_time is needed",
+                       f->curve->name);
+    for (int i = 0; i < l->n; i++)
+        if (l->v[i].place.hosts > 1 && f->reduce->link[PB_LINK_OUT].basis == PB_BASIS_NONE)
+            return pb_fail(PB_EINVAL, "project: %s is of several hosts, but no network was measured or given",
+                           l->v[i].key);
+    return PB_OK;
+}
+
+pb_status pb_step_fit_make(pb_curve *f, const pb_fit *reduce, double *bytes, int buckets, double tokens,
+                           pb_step_fit *out)
+{
+    pb_timed_list *l = &f->points;
+    *out = (pb_step_fit){.curve = f, .reduce = reduce, .bytes = bytes, .buckets = buckets, .tokens = tokens};
+    if (l->n) qsort(l->v, (size_t)l->n, sizeof *l->v, by_ranks);
+    PB_TRY(check_step(out));
+    out->one = l->v[0].seconds;
+    out->backward = l->v[0].backward;
+    pb_keep_out(l->v, l->n);
+    pb_step_point *p = calloc((size_t)l->n, sizeof *p);
+    if (!p) return no_memory();
+    const pb_status s = fit_compute(out, p);
+    free(p);
+    return s;
+}
+
+void pb_step_fit_free(pb_step_fit *f) { free(f->bytes); }
+
+/* ---- buckets --------------------------------------------------------------------------------------- */
+
+/* Settings of a step that step_model.h does not cover. An axis that the case lacks has the covered value. */
+static pb_status check_settings(const pb_case *c)
+{
+    static const char *const covered[][2] = {{"shard", "none"}, {"accumulate", "1"}};
+    for (size_t i = 0; i < sizeof covered / sizeof *covered; i++)
+        if (pb_case_get(c, covered[i][0]) && !pb_case_is(c, covered[i][0], covered[i][1]))
+            return pb_fail(PB_EINVAL, "project: %s: the model of a step covers only %s=%s", c->key, covered[i][0],
+                           covered[i][1]);
+    return PB_OK;
+}
+
+static pb_status bucket_bytes(const pb_model *m, double element, double **bytes, int *n)
+{
+    pb_buckets b = {0};
+    if (m->ordered) PB_TRY(pb_buckets_make(m, PB_BUCKET_BYTES / sizeof(float), false, &b));
+    double *out = calloc((size_t)b.n + 1, sizeof *out);
+    for (int i = 0; out && i < b.n; i++) out[i] = element * (double)b.bucket[i].n;
+    *bytes = out;
+    *n = b.n;
+    free(b.bucket);
+    return out ? PB_OK : no_memory();
+}
+
+pb_status pb_step_buckets(const pb_case *c, double **bytes, int *n, double *tokens)
+{
+    pb_train_config cfg;
+    pb_ctx ctx;
+    pb_model model;
+    *bytes = NULL;
+    *n = 0;
+    PB_TRY(check_settings(c));
+    PB_TRY(pb_train_case_config(c, &cfg));
+    *tokens = (double)cfg.B * cfg.S;
+    cfg.model.blank = true; /* the weights are not needed */
+    PB_TRY(pb_ctx_open_plan(&ctx, PB_CPU));
+    pb_status s = pb_model_open(&ctx, &cfg.model, &model);
+    if (s == PB_OK) {
+        s = bucket_bytes(&model, pb_case_is(c, "reduce", "bf16") ? 2 : sizeof(float), bytes, n);
+        pb_model_close(&model);
+    }
+    pb_ctx_close(&ctx);
+    return s;
+}

@@ -1,0 +1,16 @@
+/* listen.h - what ranges.c calls: the two listeners. Private to profiles. */
+#ifndef PB_PROFILES_LISTEN_H
+#define PB_PROFILES_LISTEN_H
+#include <stdbool.h>
+
+#include "profiles/ranges.h"
+
+/* nvtx.c or nvtx_none.c. True if a tool is attached. */
+bool pb_nvtx_start(void);
+void pb_nvtx_begin(pb_range_kind kind, const char *name, int64_t value);
+void pb_nvtx_finish(void);
+
+/* ring.c */
+void pb_ring_begin(pb_range_kind kind, const char *name, int64_t value);
+void pb_ring_finish(void);
+#endif

@@ -1,0 +1,103 @@
+/* ranges.c - passes each range to those who listen, and keeps names that are not static. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "profiles/listen.h"
+
+volatile int pb_ranges_on;
+
+const char *const pb_range_kinds[PB_RANGE_KINDS] = {
+#define X(kind, what) #kind,
+    PB_RANGE_MAP(X)
+#undef X
+};
+
+static void start(void)
+{
+    if (pb_nvtx_start()) __atomic_or_fetch(&pb_ranges_on, PB_LISTENS_NVTX, __ATOMIC_RELAXED);
+}
+
+void pb_ranges_start(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, start);
+}
+
+/* The calling thread's place while it records; depth counts ranges that are too deep as well. */
+static _Thread_local bool tracking;
+static _Thread_local pb_range_stack place;
+
+void pb_range_begin(pb_range_kind kind, const char *name, int64_t value)
+{
+    const int on = pb_ranges_on;
+    if (on & PB_LISTENS_NVTX) pb_nvtx_begin(kind, name, value);
+    if (on & PB_LISTENS_RING) pb_ring_begin(kind, name, value);
+    if (on & PB_LISTENS_STACK && tracking) {
+        if (place.depth < PB_RANGE_STACK_DEPTH) {
+            place.at[place.depth].kind = kind;
+            place.at[place.depth].name = name;
+            place.at[place.depth].value = value;
+        }
+        place.depth++;
+    }
+}
+
+void pb_range_finish(void)
+{
+    const int on = pb_ranges_on;
+    if (on & PB_LISTENS_STACK && tracking && place.depth > 0) place.depth--;
+    if (on & PB_LISTENS_RING) pb_ring_finish();
+    if (on & PB_LISTENS_NVTX) pb_nvtx_finish();
+}
+
+void pb_range_stack_track(bool on)
+{
+    tracking = on;
+    place.depth = 0;
+    if (on) __atomic_or_fetch(&pb_ranges_on, PB_LISTENS_STACK, __ATOMIC_RELAXED);
+    else __atomic_and_fetch(&pb_ranges_on, ~PB_LISTENS_STACK, __ATOMIC_RELAXED);
+}
+
+pb_range_stack pb_range_stack_now(void)
+{
+    pb_range_stack p = place;
+    if (p.depth > PB_RANGE_STACK_DEPTH) p.depth = PB_RANGE_STACK_DEPTH;
+    return p;
+}
+
+void pb_range_stack_move(pb_range_stack *open, const pb_range_stack *want)
+{
+    int same = 0;
+    while (same < open->depth && same < want->depth && open->at[same].name == want->at[same].name &&
+           open->at[same].value == want->at[same].value)
+        same++;
+    for (int i = open->depth; i > same; i--) pb_range_pop();
+    for (int i = same; i < want->depth; i++) pb_range_push(want->at[i].kind, want->at[i].name, want->at[i].value);
+    *open = *want;
+}
+
+typedef struct kept {
+    struct kept *next;
+    char name[];
+} kept;
+
+const char *pb_range_name(const char *name)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static kept *all;
+    (void)pthread_mutex_lock(&lock);
+    kept *k = all;
+    while (k && strcmp(k->name, name) != 0) k = k->next;
+    if (!k) {
+        const size_t n = strlen(name) + 1;
+        k = malloc(sizeof *k + n);
+        if (k) {
+            memcpy(k->name, name, n);
+            k->next = all;
+            all = k;
+        }
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return k ? k->name : NULL;
+}

@@ -1,0 +1,289 @@
+/* ring.c - implements ring.h. One thread opens and closes windows; every thread may begin and end ranges meanwhile. */
+#include "profiles/ring.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "profiles/listen.h"
+#include "profiles/ticks.h"
+
+/* A slot of a ring. The fields are atomic because pb_ring_stop() may read a slot that its thread is overwriting; such a
+ * slot is recognised by the thread's counter and left out. */
+typedef struct slot {
+    _Atomic(const char *) name;
+    _Atomic int64_t begin, end, value;
+    _Atomic int kind, depth;
+} slot;
+
+typedef struct open_range {
+    _Atomic(const char *) name;
+    _Atomic int64_t begin, value;
+    _Atomic int kind;
+} open_range;
+
+/* A ring belongs to one thread until that thread ends, and only this thread writes it. So a thread that saw a window
+ * open just before it ended, and writes late, spoils no other thread's records. */
+typedef struct ring {
+    _Alignas(64) atomic_size_t written; /* ranges that have ended, overwritten ones included */
+    atomic_uint generation;             /* the window that the other fields are of */
+    atomic_int depth;                   /* ranges that are open, deeper ones than PB_RING_DEPTH included */
+    atomic_size_t too_deep;
+    atomic_int owner; /* enum below */
+    int tid;
+    open_range open[PB_RING_DEPTH];
+    slot *slots; /* [records] */
+} ring;
+enum { NOBODY, A_THREAD, A_THREAD_THAT_ENDED };
+
+/* The rings of one size. They are used again by windows of that size, and never freed. */
+typedef struct ring_set {
+    struct ring_set *next;
+    int threads;
+    size_t records; /* a power of two */
+    ring *rings;    /* [threads] */
+    slot *slots;    /* [threads][records] */
+} ring_set;
+
+static struct {
+    ring_set *sets;
+    _Atomic(ring_set *) set; /* of the open window */
+    _Atomic bool tsc;
+    pb_moment begin;
+    atomic_size_t no_ring;  /* ranges of threads that got no ring */
+    atomic_uint generation; /* counts openings and closings; odd: a window is open */
+    pthread_key_t key;      /* its destructor releases the ring of a thread that ends */
+} window;
+
+static _Thread_local ring *mine; /* the calling thread's ring; NULL: none */
+static _Thread_local const ring_set *mine_of;
+
+#define SET(variable, value) atomic_store_explicit(&(variable), value, memory_order_relaxed)
+#define GET(variable)        atomic_load_explicit(&(variable), memory_order_relaxed)
+
+static pb_ring_options with_defaults(const pb_ring_options *o)
+{
+    pb_ring_options r = *o;
+    if (!r.threads) r.threads = 8;
+    if (!r.records) r.records = 65536;
+    size_t n = 64;
+    while (n < r.records) n *= 2;
+    r.records = n;
+    return r;
+}
+
+size_t pb_ring_bytes(const pb_ring_options *o)
+{
+    const pb_ring_options r = with_defaults(o);
+    return (size_t)r.threads * (sizeof(ring) + r.records * sizeof(slot));
+}
+
+static ring_set *new_set(const pb_ring_options *o)
+{
+    ring_set *set = calloc(1, sizeof *set);
+    if (!set) return NULL;
+    set->threads = o->threads;
+    set->records = o->records;
+    set->rings = aligned_alloc(64, (size_t)o->threads * sizeof *set->rings);
+    set->slots = malloc((size_t)o->threads * o->records * sizeof *set->slots);
+    if (!set->rings || !set->slots) {
+        free(set->rings);
+        free(set->slots);
+        free(set);
+        return NULL;
+    }
+    memset(set->rings, 0, (size_t)o->threads * sizeof *set->rings);
+    memset(set->slots, 0, (size_t)o->threads * o->records * sizeof *set->slots); /* no page faults in the window */
+    for (int i = 0; i < o->threads; i++) set->rings[i].slots = set->slots + (size_t)i * o->records;
+    set->next = window.sets;
+    return window.sets = set;
+}
+
+static void release(void *self) { SET(((ring *)self)->owner, A_THREAD_THAT_ENDED); }
+static void make_key(void) { (void)pthread_key_create(&window.key, release); }
+
+pb_status pb_ring_start(const pb_ring_options *given)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (GET(window.generation) % 2) return pb_fail(PB_EINVAL, "a profiling window is open already");
+    if (given->threads < 0 || given->threads > 4096 || given->records > 1u << 28)
+        return pb_fail(PB_EINVAL, "a ring of %zu records for %d threads is not possible", given->records,
+                       given->threads);
+    (void)pthread_once(&once, make_key);
+    const pb_ring_options o = with_defaults(given);
+    ring_set *set = window.sets;
+    while (set && (set->threads != o.threads || set->records != o.records)) set = set->next;
+    if (!set) set = new_set(&o);
+    if (!set) return pb_fail(PB_ENOMEM, "no memory for %d rings of %zu ranges", o.threads, o.records);
+    for (int i = 0; i < set->threads; i++)
+        if (GET(set->rings[i].owner) == A_THREAD_THAT_ENDED) SET(set->rings[i].owner, NOBODY);
+    SET(window.set, set);
+    SET(window.tsc, !o.no_tsc && pb_tsc_usable());
+    SET(window.no_ring, 0);
+    window.begin = pb_moment_now(GET(window.tsc));
+    atomic_fetch_add_explicit(&window.generation, 1, memory_order_release);
+    __atomic_or_fetch(&pb_ranges_on, PB_LISTENS_RING, __ATOMIC_RELEASE);
+    return PB_OK;
+}
+
+static ring *free_ring(ring_set *set)
+{
+    for (int i = 0; i < set->threads; i++) {
+        int nobody = NOBODY;
+        if (atomic_compare_exchange_strong(&set->rings[i].owner, &nobody, A_THREAD)) return &set->rings[i];
+    }
+    return NULL;
+}
+
+/* Gives the calling thread its ring of the window `generation`, empty. NULL: all are taken. */
+static ring *claim(unsigned generation)
+{
+    ring_set *set = GET(window.set);
+    if (mine_of != set || !mine) {
+        if (mine) SET(mine->owner, NOBODY);
+        mine = free_ring(set);
+        mine_of = set;
+        (void)pthread_setspecific(window.key, mine);
+    }
+    if (!mine) return NULL;
+    mine->tid = gettid();
+    SET(mine->written, 0);
+    SET(mine->depth, 0);
+    SET(mine->too_deep, 0);
+    atomic_store_explicit(&mine->generation, generation, memory_order_release);
+    return mine;
+}
+
+void pb_ring_begin(pb_range_kind kind, const char *name, int64_t value)
+{
+    const unsigned generation = atomic_load_explicit(&window.generation, memory_order_acquire);
+    if (generation % 2 == 0) return;
+    ring *r = mine && GET(mine->generation) == generation ? mine : claim(generation);
+    if (!r) {
+        (void)atomic_fetch_add_explicit(&window.no_ring, 1, memory_order_relaxed);
+        return;
+    }
+    const int depth = GET(r->depth);
+    if (depth < PB_RING_DEPTH) {
+        open_range *o = &r->open[depth];
+        SET(o->name, name);
+        SET(o->value, value);
+        SET(o->kind, (int)kind);
+        SET(o->begin, pb_ticks(GET(window.tsc)));
+    } else SET(r->too_deep, GET(r->too_deep) + 1);
+    atomic_store_explicit(&r->depth, depth + 1, memory_order_release);
+}
+
+void pb_ring_finish(void)
+{
+    ring *r = mine;
+    if (!r || GET(r->generation) != atomic_load_explicit(&window.generation, memory_order_acquire)) return;
+    const int depth = GET(r->depth) - 1;
+    if (depth < 0) return; /* the range began before the window */
+    if (depth < PB_RING_DEPTH) {
+        const size_t n = GET(r->written);
+        const open_range *o = &r->open[depth];
+        slot *s = &r->slots[n & (mine_of->records - 1)];
+        SET(s->end, pb_ticks(GET(window.tsc)));
+        SET(s->name, GET(o->name));
+        SET(s->begin, GET(o->begin));
+        SET(s->value, GET(o->value));
+        SET(s->kind, GET(o->kind));
+        SET(s->depth, depth);
+        atomic_store_explicit(&r->written, n + 1, memory_order_release);
+    }
+    atomic_store_explicit(&r->depth, depth, memory_order_release);
+}
+
+/* Copies the ranges of which the ring, of `room` slots, still holds the record, of `written` that had ended. Leaves out
+ * slots that their thread has begun to overwrite meanwhile: the thread may be writing the slot after the last one that
+ * it has counted. */
+static size_t copy_ended(const ring *r, size_t room, size_t written, const pb_moment *end, pb_ring_record *out,
+                         size_t *dropped)
+{
+    const size_t from = written > room ? written - room : 0;
+    for (size_t i = from; i < written; i++) {
+        const slot *s = &r->slots[i & (room - 1)];
+        out[i - from] = (pb_ring_record){.name = GET(s->name),
+                                         .begin_ns = pb_ticks_to_real(GET(s->begin), &window.begin, end),
+                                         .end_ns = pb_ticks_to_real(GET(s->end), &window.begin, end),
+                                         .value = GET(s->value),
+                                         .kind = (pb_range_kind)GET(s->kind),
+                                         .depth = GET(s->depth),
+                                         .complete = true};
+    }
+    atomic_thread_fence(memory_order_acquire);
+    const size_t now = GET(r->written) + (r->tid != gettid());
+    size_t lost = now > from + room ? now - room - from : 0;
+    if (lost > written - from) lost = written - from;
+    memmove(out, out + lost, (written - from - lost) * sizeof *out);
+    *dropped += from + lost + GET(r->too_deep);
+    return written - from - lost;
+}
+
+/* The ranges that are open, innermost first, as in a list by end time. */
+static size_t copy_open(const ring *r, const pb_moment *end, pb_ring_record *out)
+{
+    int depth = atomic_load_explicit(&r->depth, memory_order_acquire);
+    size_t n = 0;
+    if (depth > PB_RING_DEPTH) depth = PB_RING_DEPTH;
+    for (int i = depth - 1; i >= 0; i--) {
+        const open_range *o = &r->open[i];
+        out[n++] = (pb_ring_record){.name = GET(o->name),
+                                    .begin_ns = pb_ticks_to_real(GET(o->begin), &window.begin, end),
+                                    .end_ns = end->real_ns,
+                                    .value = GET(o->value),
+                                    .kind = (pb_range_kind)GET(o->kind),
+                                    .depth = i};
+    }
+    return n;
+}
+
+static pb_status collect(const pb_moment *end, pb_ring_window *w)
+{
+    const ring_set *set = GET(window.set);
+    const unsigned generation = GET(window.generation);
+    w->threads = calloc((size_t)set->threads, sizeof *w->threads);
+    if (!w->threads) return pb_fail(PB_ENOMEM, "no memory for the ranges of a window");
+    for (int i = 0; i < set->threads; i++) {
+        const ring *r = &set->rings[i];
+        if (atomic_load_explicit(&r->generation, memory_order_acquire) != generation) continue;
+        pb_ring_thread *t = &w->threads[w->n++];
+        const size_t written = atomic_load_explicit(&r->written, memory_order_acquire);
+        const size_t held = written < set->records ? written : set->records;
+        pb_ring_record *records = malloc((held + PB_RING_DEPTH) * sizeof *records);
+        if (!records) return pb_fail(PB_ENOMEM, "no memory for %zu ranges of a window", held);
+        t->records = records;
+        t->tid = r->tid;
+        t->n = copy_ended(r, set->records, written, end, records, &t->dropped);
+        t->n += copy_open(r, end, records + t->n);
+        w->dropped += t->dropped;
+    }
+    w->dropped += GET(window.no_ring);
+    return PB_OK;
+}
+
+pb_status pb_ring_stop(pb_ring_window *out)
+{
+    *out = (pb_ring_window){0};
+    if (GET(window.generation) % 2 == 0) return pb_fail(PB_EINVAL, "no profiling window is open");
+    __atomic_and_fetch(&pb_ranges_on, ~PB_LISTENS_RING, __ATOMIC_RELAXED);
+    const pb_moment end = pb_moment_now(GET(window.tsc));
+    out->begin_ns = window.begin.real_ns;
+    out->end_ns = pb_ticks_to_real(end.ticks, &window.begin, &end);
+    out->tsc = GET(window.tsc);
+    out->stepped_ns = (double)(end.real_ns - window.begin.real_ns) - (double)(end.raw_ns - window.begin.raw_ns);
+    const pb_status s = collect(&end, out);
+    atomic_fetch_add_explicit(&window.generation, 1, memory_order_release);
+    if (s != PB_OK) pb_ring_free(out);
+    return s;
+}
+
+void pb_ring_free(pb_ring_window *w)
+{
+    for (int i = 0; i < w->n; i++) free((void *)(uintptr_t)w->threads[i].records);
+    free(w->threads);
+    *w = (pb_ring_window){0};
+}

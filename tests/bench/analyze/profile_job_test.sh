@@ -1,0 +1,68 @@
+#!/bin/bash
+# profile_job_test.sh TRAIN BENCH - a profiled job from the command to the analysis: three ranks, eager and replayed;
+# what a job leaves that is interrupted or whose options are wrong; what bench analyze says of it.
+train=$1 bench=$2
+. "${0%/*}/../../cli.sh"
+tiny=(--batch 1 --seq 32 --quiet)
+
+# ---- which ranks and steps ---------------------------------------------------------------------------------------------
+expect 0 '' "$train" --ranks 3 --steps 6 "${tiny[@]}" --profile-ranks 0,2 --profile-steps 2:0:1:2 --profile-out eager
+[[ $(cd eager/traces && echo */*) == 'step4-5/rank0.json.gz step4-5/rank2.json.gz' ]] || fail "traces: $(find eager)"
+[[ $(cd eager/ranks && echo *) == 'rank0.json rank2.json' ]] || fail "ranks: $(ls eager/ranks)"
+PB_PROFILE_RANKS=all expect 0 'profile: ranks 0-2 of 3 (as asked for), steps 3, into replayed' "$train" --ranks 3 --steps 5 --batch 1 --seq 32 \
+    --mode graph --profile-steps 3 --profile-out replayed
+expect 0 '' "$train" --steps 2 "${tiny[@]}"
+[[ ! -e profile ]] || fail 'profiled without being asked to'
+
+# ---- what a trace contains ---------------------------------------------------------------------------------------------
+events() { zcat "$1" | sed -n 's/.*"ph":"X".*"name":"\([^"]*\)".*"kind":"\([a-z]*\)".*/\2 \1/p' | sort | uniq -c | sed 's/^ *//'; }
+for trace in eager/traces/step4-5/rank2.json.gz replayed/traces/step4-4/rank2.json.gz; do
+    steps=2 && [[ $trace == replayed* ]] && steps=1
+    events "$trace" >found
+    for name in forward loss backward clip optimizer; do
+        grep -qx "$steps phase $name" found || fail "$trace: not $steps times phase $name"
+    done
+    grep -q '^[0-9]* step ProfilerStep#4$' found || fail "$trace: no step 4"
+    grep -q ' op attention_bwd$' found || fail "$trace: no op"
+    grep -q ' collective all_reduce$' found || fail "$trace: no collective"
+    zcat "$trace" | grep -q '"dropped":0,"omitted":0,"truncated":false' || fail "$trace: not complete"
+done
+grep -q '^1 replay replay$' found || fail 'no replay'
+
+# ---- the analysis --------------------------------------------------------------------------------------------------------
+expect 0 'ranks 0,2 of 3 (as asked for), topology dp=3' "$bench" analyze eager
+grep -qE '^backward +[0-9.]+ [mun]?s' log || fail 'no phase'
+grep -qE '^attention_bwd +2 ' log || fail 'no op, or not one of each layer'
+expect 0 'against eager: mean step' "$bench" analyze replayed --against eager
+expect 0 '| rank | host |' "$bench" analyze eager --format markdown
+"$bench" analyze eager --format csv >csv || fail 'csv'
+awk -F, 'NR == 1 { exit !($0 == "part,rank,first_step,name,metric,value,unit") }' csv || fail "columns: $(head -1 csv)"
+awk -F, '$1 == "rank" { v[$2, $5] = $6 }
+    END { for (r = 0; r < 3; r += 2) { d = v[r, "time"] - v[r, "compute"] - v[r, "exposed_communication"] - v[r, "other"]
+        if (!(v[r, "time"] > 0) || !(v[r, "exposed_communication"] > 0) || !(d < 1e-8 && d > -1e-8)) exit 1 } }' csv || fail 'the parts are not the step'
+rm eager/traces/step4-5/rank2.json.gz
+expect 4 'rank 2 on ' "$bench" analyze eager
+grep -q 'no trace of step 4' log || fail 'the missing trace is not named'
+expect 2 'manifest.json' "$bench" analyze nowhere
+expect 2 'one folder, not 2' "$bench" analyze eager replayed
+expect 2 'writes only text|markdown|csv' "$bench" analyze eager --format junit
+head -c 300 replayed/traces/step4-4/rank1.json.gz >x && mv x replayed/traces/step4-4/rank1.json.gz
+expect 2 'rank1.json.gz: the file is cut off' "$bench" analyze replayed
+
+# ---- a job that is interrupted in a window, and options that are wrong ---------------------------------------------------
+"$train" --steps 100000 "${tiny[@]}" --profile-ranks 0 --profile-steps 0:0:0:100000 --profile-out cut >log 2>&1 &
+for _ in $(seq 600); do [[ -e cut/manifest.json ]] && break || sleep 0.1; done
+sleep 1
+kill -TERM $! && wait $!
+[[ $? -eq 125 ]] || fail 'interrupted: not exit code 125'
+zcat cut/traces/*/rank0.json.gz | grep -q '"truncated":true' || fail 'interrupted: the trace does not say that it is truncated'
+expect 4 'truncated' "$bench" analyze cut
+bad() { # bad TEXT OPTION...: the same error on all ranks, and one line
+    expect 2 "$1" "$train" --ranks 2 --steps 1 "${tiny[@]}" "${@:2}"
+    [[ $(wc -l <log) -eq 1 ]] || fail "more than one line: ${*:2}"
+}
+bad 'rank 2 does not exist, there are 2' --profile-ranks 0,2
+bad "profile-steps: '1:x'" --profile-ranks all --profile-steps 1:x
+bad 'holds traces of another run' --profile-ranks all --profile-out cut
+bad '/proc/nowhere cannot be made' --profile-ranks all --profile-out /proc/nowhere
+[[ $failures -eq 0 ]] || { echo "$failures failed" && exit 1; }

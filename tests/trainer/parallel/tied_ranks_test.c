@@ -1,0 +1,128 @@
+/* tied_ranks_test.c - tests the gradient of a tied embedding whose lookup part travels as rows of tokens: it is that of
+ * one rank that accumulates the same micro-batches, up to rounding, for every reduction and every kind of sharding, and
+ * the same on all ranks. */
+#include "tests/ranks/ranks_test.h"
+#include "tests/trainer/step/trainer_fixture.h"
+#include "trainer/step/graphs.h"
+#include "trainer/step/shards.h"
+#include "trainer/step/token_rows.h"
+
+static pb_comm *comm;
+
+static int open_comm(void **state)
+{
+    if (test_open_ranks(state) != 0) return -1;
+    CHECK_OK(pb_comm_open(test_world, *state, "dp", 0, pb_world_rank(test_world), &comm));
+    return 0;
+}
+
+static int close_comm(void **state)
+{
+    pb_comm_close(comm);
+    return test_close_ranks(state);
+}
+
+/* Runs micro-batches first, first+step, ... of `all`, without the optimizer; g NULL: eagerly. */
+static void run_micro_batches(pb_ctx *ctx, pb_graphs *g, pb_trainer *t, int first, int step, int all)
+{
+    for (int i = first; i < all; i += step) {
+        fixture_batch(t, i * B, B, 50);
+        pb_trainer_accumulate(t, i != first);
+        pb_trainer_reduce(t, i + step >= all);
+        CHECK_OK(g ? pb_graphs_run(g, ctx, t, pb_train_micro) : pb_train_micro(ctx, t));
+    }
+}
+
+/* Compares n elements with those of one rank, whose largest one is `most`. */
+static void check_near(const float *got, const float *want, size_t n, double most, double tol)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs((double)got[i] - (double)want[i]) <= tol * most))
+            fail_msg("element %zu: %.9g, but %.9g on one rank (largest %.3g)", i, (double)got[i], (double)want[i],
+                     most);
+}
+
+static void check_step(pb_ctx *ctx, const pb_train_config *c, int parts)
+{
+    const int ranks = pb_comm_size(comm), all = parts * ranks;
+    pb_train_config one = *c;
+    pb_graphs g = {0};
+    one.comm = NULL;
+    pb_trainer *t = open_trainer(ctx, c), *alone = open_trainer(ctx, &one);
+    CHECK_OK(pb_trainer_shard(t));
+    assert_true(t->rows.on);
+    /* eagerly, then recorded and replayed, then replayed */
+    for (int i = 0; i < 3; i++) run_micro_batches(ctx, &g, t, pb_comm_rank(comm), ranks, all);
+    assert_true(g.replayed >= 2);
+    run_micro_batches(ctx, NULL, alone, 0, 1, all);
+    const pb_param *embed = t->model.outer[PB_P_embed];
+    for (int i = 0; i < t->gradients.buckets.n; i++) {
+        const pb_bucket *b = &t->gradients.buckets.bucket[i];
+        assert_int_equal(pb_bucket_due(t, b), b->at == embed->at ? 0 : b->stage); /* before the layers' */
+    }
+    const size_t n = pb_param_n(embed);
+    float *want = test_fetch(ctx, alone->model.outer[PB_P_embed]->sum, n * sizeof *want);
+    double most = 0;
+    for (size_t i = 0; i < n; i++) most = fmax(most, fabs((double)want[i]));
+    /* f32: the same numbers in another order. bf16: the head's part is rounded on each rank, and the sum again. */
+    const double tol = c->reduce == PB_REDUCE_BF16 ? (parts + 1) * 0x1p-8 : 1e-5;
+    for (int i = 0; i < t->gradients.slices.n; i++) {
+        const pb_piece *x = &t->gradients.slices.piece[i];
+        if (x->p != embed) continue;
+        float *got = test_fetch(ctx, pb_shards_grad(t, x), x->n * sizeof *got);
+        check_near(got, want + x->first, x->n, most, tol);
+        free(got);
+    }
+    if (!t->shards.on) {
+        float *got = test_fetch(ctx, embed->sum, n * sizeof *got), *everyone = malloc((size_t)ranks * n * sizeof *got);
+        assert_non_null(everyone);
+        CHECK_OK(pb_world_gather(test_world, "gradients", got, n * sizeof *got, everyone));
+        for (int r = 0; r < ranks; r++) assert_memory_equal(everyone + (size_t)r * n, got, n * sizeof *got);
+        check_near(got, want, n, most, tol);
+        free(everyone);
+        free(got);
+    }
+    free(want);
+    pb_graphs_free(&g, ctx);
+    pb_trainer_close(alone);
+    pb_trainer_close(t);
+}
+
+static void the_gradient_is_that_of_one_rank(void **state)
+{
+    for (int shard = 0; shard < PB_NSHARDS; shard++)
+        for (int k = 0; k < 2 * PB_NREDUCES * 2; k++) {
+            const int parts = 1 + k % 2;
+            pb_train_config c = config("tiny", PB_FULL);
+            c.model.dtype = k / 4 ? PB_BF16 : PB_F32;
+            c.comm = comm;
+            c.shard = (pb_shard)shard;
+            c.reduce = (pb_reduce)(k / 2 % 2);
+            c.bucket_bytes = 30000;
+            c.micro_batches = parts;
+            check_step(*state, &c, parts);
+        }
+}
+
+/* Rows do not travel where the sum must not depend on the ranks, or where they are more than the embedding. */
+static void rows_do_not_travel_where_they_must_not(void **state)
+{
+    for (int k = 0; k < 3; k++) {
+        pb_train_config c = config(k == 2 ? "tiny-llama" : "tiny", PB_FULL);
+        c.comm = comm;
+        c.ordered = k == 0;
+        c.B = k == 1 ? 16 : B; /* 272 rows of f32 per rank, as many as the embedding has */
+        pb_trainer *t = open_trainer(*state, &c);
+        assert_false(t->rows.on);
+        pb_trainer_close(t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_gradient_is_that_of_one_rank),
+        cmocka_unit_test(rows_do_not_travel_where_they_must_not),
+    };
+    return cmocka_run_group_tests(tests, open_comm, close_comm);
+}

@@ -1,0 +1,106 @@
+/* chrome.c - implements chrome.h. */
+#include "trace/chrome.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "trace/chrome_gpu.h"
+
+static const int64_t period_ns = 90LL * 24 * 3600 * 1000000000;
+
+void pb_trace_put_us(pb_gzip *g, const char *key, int64_t ns)
+{
+    const char *sign = ns < 0 ? "-" : "";
+    if (ns < 0) ns = -ns;
+    pb_gzip_print(g, ",\"%s\":%s%" PRId64 ".%03d", key, sign, ns / 1000, (int)(ns % 1000));
+}
+
+static void put_text(pb_gzip *g, const char *before, const char *text)
+{
+    pb_gzip_print(g, "%s", before);
+    pb_gzip_string(g, text ? text : "");
+}
+
+static void put_head(pb_gzip *g, const pb_trace_about *a, int64_t base)
+{
+    pb_gzip_print(g,
+                  "{\"schemaVersion\":1,\"deviceProperties\":[],\"distributedInfo\":{\"rank\": %d,\"world_size\": %d",
+                  a->rank, a->ranks);
+    put_text(g, ",\"backend\":", a->backend);
+    put_text(g, ",\"topology\":", a->topology);
+    pb_gzip_print(g, "},\"displayTimeUnit\":\"ns\",\"baseTimeNanoseconds\":%" PRId64 ",\"traceEvents\":[\n", base);
+    /* Names come first: analyses take the event with index 0 for no event. */
+    pb_gzip_print(g, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":", (int)getpid());
+    char name[128];
+    snprintf(name, sizeof name, "rank %d on %s", a->rank, a->host ? a->host : "?");
+    pb_gzip_string(g, name);
+    pb_gzip_print(
+        g, "}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"tid\":0,\"args\":{\"sort_index\":%d}}",
+        (int)getpid(), a->rank);
+}
+
+static void put_range(pb_gzip *g, const pb_ring_record *r, int tid, int64_t base)
+{
+    pb_gzip_print(g,
+                  ",\n{\"ph\":\"X\",\"cat\":\"%s\",\"name\":", r->kind == PB_RANGE_op ? "cpu_op" : "user_annotation");
+    if (r->kind == PB_RANGE_step) pb_gzip_print(g, "\"ProfilerStep#%" PRId64 "\"", r->value);
+    else pb_gzip_string(g, r->name);
+    pb_gzip_print(g, ",\"pid\":%d,\"tid\":%d", (int)getpid(), tid);
+    pb_trace_put_us(g, "ts", r->begin_ns - base);
+    pb_trace_put_us(g, "dur", r->end_ns - r->begin_ns);
+    pb_gzip_print(g, ",\"args\":{\"kind\":\"%s\"", pb_range_kinds[r->kind]);
+    if (r->value != PB_RANGE_NO_VALUE) pb_gzip_print(g, ",\"value\":%" PRId64, r->value);
+    pb_gzip_print(g, "%s}}", r->complete ? "" : ",\"incomplete\":true");
+}
+
+static void put_thread(pb_gzip *g, const pb_ring_thread *t, const pb_trace_about *a, int64_t base, pb_trace_size *size)
+{
+    pb_gzip_print(g, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s %d\"}}",
+                  (int)getpid(), t->tid, t->tid == getpid() ? "main thread" : "thread", t->tid);
+    for (size_t i = 0; i < t->n; i++) {
+        if (a->limit && g->in >= a->limit) {
+            size->omitted += t->n - i;
+            return;
+        }
+        put_range(g, &t->records[i], t->tid, base);
+        size->events++;
+    }
+}
+
+static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *w, const pb_gpu_window *gpu,
+                     const pb_trace_size *size)
+{
+    put_text(g, "\n],\"plumb\":{\"version\":", a->version);
+    put_text(g, ",\"host\":", a->host);
+    put_text(g, ",\"device\":", a->device);
+    pb_gzip_print(g, ",\"steps\":[%" PRId64 ",%" PRId64 "],\"window_ns\":[%" PRId64 ",%" PRId64 "]", a->first_step,
+                  a->last_step, w->begin_ns, w->end_ns);
+    pb_gzip_print(g, ",\"clock\":\"%s\",\"clock_stepped_ns\":%.0f", w->tsc ? "tsc" : "monotonic_raw", w->stepped_ns);
+    pb_gzip_print(g, ",\"kernels\":%zu,\"unjoined\":%zu,\"gpu_dropped\":%zu", size->kernels, size->unjoined,
+                  gpu->dropped);
+    pb_gzip_print(g, ",\"events\":%zu,\"dropped\":%zu,\"omitted\":%zu,\"truncated\":%s}}\n", size->events, w->dropped,
+                  size->omitted, a->truncated || size->omitted ? "true" : "false");
+}
+
+pb_status pb_trace_write(const pb_disk *d, const char *path, const pb_trace_about *about, const pb_ring_window *w,
+                         const pb_gpu_window *gpu, pb_trace_size *size)
+{
+    *size = (pb_trace_size){0};
+    pb_gzip *g = malloc(sizeof *g);
+    if (!g) return pb_fail(PB_ENOMEM, "%s: no memory to write it", path);
+    pb_status s = pb_gzip_open(d, path, g);
+    if (s == PB_OK) {
+        const int64_t base = w->begin_ns / period_ns * period_ns;
+        put_head(g, about, base);
+        for (int i = 0; i < w->n; i++) put_thread(g, &w->threads[i], about, base, size);
+        g->status = pb_chrome_gpu(g, gpu, w, base, about->limit, size);
+        put_tail(g, about, w, gpu, size);
+        size->json = g->in;
+        s = pb_gzip_close(g);
+        size->file = g->out;
+    }
+    free(g);
+    return s;
+}

@@ -1,0 +1,41 @@
+/* chrome.h - writes the ranges of a profiling window as a trace in Chrome's Trace Event Format, compressed with gzip,
+ * which Perfetto (ui.perfetto.dev) and chrome://tracing open as it is.
+ *
+ * Source: "Trace Event Format" (Duffy, Chromium project) and the fields that PyTorch's Kineto writes, because tools for
+ * its traces, such as HolisticTraceAnalysis, expect them: schemaVersion, distributedInfo with "rank": N (the space is
+ * part of what they search for), baseTimeNanoseconds. Times are microseconds with three decimals, counted from
+ * baseTimeNanoseconds, which is equal for all ranks: the begin of a period of 90 days since 1970.
+ *
+ * The GPU's events are described in chrome_gpu.h. Events of ranges: ph X; cat is cpu_op for ops, user_annotation otherwise; a training step is called
+ * "ProfilerStep#N"; args.kind is the kind of ranges.h, args.value its value, args.incomplete: true marks a range that was
+ * open when the window ended. What a reader must know of the whole trace follows the events in "plumb": version, steps,
+ * clock, dropped (ranges that were lost), gpu_dropped (records of the GPU that were lost), unjoined (kernels without an
+ * op), omitted (events beyond the limit of the file's size) and truncated. */
+#ifndef PB_TRACE_CHROME_H
+#define PB_TRACE_CHROME_H
+#include "os/disk.h"
+#include "profiles/ring.h"
+#include "trace/gpu.h"
+#include "trace/gzip.h"
+
+typedef struct pb_trace_about {
+    int rank, ranks;
+    const char *host, *topology, *version, *backend, *device;
+    int64_t first_step, last_step; /* numbers of the steps that the window covers */
+    bool truncated;                /* the window ended before its last step */
+    size_t limit;                  /* bytes of JSON before compression; 0: no limit */
+} pb_trace_about;
+
+typedef struct pb_trace_size {
+    size_t events, omitted;   /* written; left out because of the limit */
+    size_t kernels, unjoined; /* kernels; those whose op is not known */
+    size_t json, file;        /* bytes before and after compression */
+} pb_trace_size;
+
+/* Appends ,"key": and nanoseconds as microseconds with three decimals, without rounding. */
+void pb_trace_put_us(pb_gzip *g, const char *key, int64_t ns);
+
+/* Writes the trace to `path`, which appears only when it is complete. EPATH, EIO, ENOMEM. */
+pb_status pb_trace_write(const pb_disk *d, const char *path, const pb_trace_about *about, const pb_ring_window *w,
+                         const pb_gpu_window *gpu, pb_trace_size *size);
+#endif

@@ -1,0 +1,273 @@
+/* chrome_gpu.c - implements chrome_gpu.h. */
+#include "trace/chrome_gpu.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A function of the C++ runtime, which CUDA builds link; without it names stay mangled. */
+extern char *__cxa_demangle(const char *name, char *out, size_t *n, int *status) __attribute__((weak));
+
+enum { LANES = 4, STREAMS = 256, DEMANGLED = 1024 };
+
+/* A range of a thread, for the search by time. */
+typedef struct span {
+    int tid, depth;
+    int64_t begin, end;
+    pb_range_kind kind;
+    const char *name;
+} span;
+
+typedef struct lane_ends {
+    uint32_t device, stream;
+    int64_t end[LANES];
+} lane_ends;
+
+typedef struct writer {
+    pb_gzip *g;
+    int64_t base;
+    const pb_gpu_event **calls; /* [ncalls], by correlation; of equal ones, only the outermost */
+    span *spans;                /* [nspans]: ops and phases, by thread, then by begin */
+    size_t ncalls, nspans;
+    lane_ends streams[STREAMS];
+    int nstreams;
+    struct {
+        const char *mangled;
+        char *name;
+    } names[DEMANGLED];
+    pb_trace_size *size;
+} writer;
+
+/* ---- searching ----------------------------------------------------------------------------------- */
+
+static int by_correlation(const void *x, const void *y)
+{
+    const pb_gpu_event *a = *(const pb_gpu_event *const *)x, *b = *(const pb_gpu_event *const *)y;
+    if (a->correlation != b->correlation) return a->correlation < b->correlation ? -1 : 1;
+    return a->begin_ns < b->begin_ns ? -1 : a->begin_ns > b->begin_ns;
+}
+
+static const pb_gpu_event *call_of(const writer *w, uint32_t correlation)
+{
+    size_t low = 0, high = w->ncalls;
+    while (low < high) {
+        const size_t mid = (low + high) / 2;
+        if (w->calls[mid]->correlation < correlation) low = mid + 1;
+        else high = mid;
+    }
+    return low < w->ncalls && w->calls[low]->correlation == correlation ? w->calls[low] : NULL;
+}
+
+static int by_thread(const void *x, const void *y)
+{
+    const span *a = x, *b = y;
+    if (a->tid != b->tid) return a->tid < b->tid ? -1 : 1;
+    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
+    return a->depth - b->depth;
+}
+
+/* The innermost range of this kind that thread `tid` was in at time t. NULL: none. */
+static const char *range_at(const writer *w, int tid, int64_t t, pb_range_kind kind)
+{
+    size_t low = 0, high = w->nspans;
+    while (low < high) { /* the first span that begins later */
+        const size_t mid = (low + high) / 2;
+        const span *s = &w->spans[mid];
+        if (s->tid < tid || (s->tid == tid && s->begin <= t)) low = mid + 1;
+        else high = mid;
+    }
+    for (size_t i = low; i-- > 0 && w->spans[i].tid == tid;) {
+        if (w->spans[i].end >= t && w->spans[i].kind == kind) return w->spans[i].name;
+        if (w->spans[i].kind == PB_RANGE_phase && w->spans[i].end < t) return NULL; /* earlier ones have ended too */
+    }
+    return NULL;
+}
+
+static pb_status make_indexes(writer *w, const pb_gpu_window *gpu, const pb_ring_window *ranges)
+{
+    size_t n = 0;
+    for (int i = 0; i < ranges->n; i++) n += ranges->threads[i].n;
+    w->calls = malloc((gpu->n + 1) * sizeof(pb_gpu_event *));
+    w->spans = malloc((n + 1) * sizeof *w->spans);
+    if (!w->calls || !w->spans) return pb_fail(PB_ENOMEM, "profile: no memory to join %zu records of a GPU", gpu->n);
+    for (size_t i = 0; i < gpu->n; i++)
+        if (gpu->events[i].kind == PB_GPU_CALL && gpu->events[i].correlation) w->calls[w->ncalls++] = &gpu->events[i];
+    if (w->ncalls) qsort(w->calls, w->ncalls, sizeof *w->calls, by_correlation);
+    n = 0;
+    for (size_t i = 0; i < w->ncalls; i++)
+        if (!n || w->calls[n - 1]->correlation != w->calls[i]->correlation) w->calls[n++] = w->calls[i];
+    w->ncalls = n;
+    for (int i = 0; i < ranges->n; i++)
+        for (size_t k = 0; k < ranges->threads[i].n; k++) {
+            const pb_ring_record *r = &ranges->threads[i].records[k];
+            if (r->kind == PB_RANGE_op || r->kind == PB_RANGE_phase)
+                w->spans[w->nspans++] =
+                    (span){ranges->threads[i].tid, r->depth, r->begin_ns, r->end_ns, r->kind, r->name};
+        }
+    if (w->nspans) qsort(w->spans, w->nspans, sizeof *w->spans, by_thread);
+    return PB_OK;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------- */
+
+/* A kernel's name without its parameters' mangling; cached by address, because CUPTI keeps one string per kernel. */
+static const char *demangled(writer *w, const char *name)
+{
+    size_t at = ((size_t)name >> 4) % DEMANGLED;
+    int status = 1;
+    for (int i = 0; i < DEMANGLED; i++, at = (at + 1) % DEMANGLED) {
+        if (w->names[at].mangled == name) return w->names[at].name ? w->names[at].name : name;
+        if (w->names[at].mangled) continue;
+        w->names[at].mangled = name;
+        if (__cxa_demangle) w->names[at].name = __cxa_demangle(name, NULL, NULL, &status);
+        return w->names[at].name ? w->names[at].name : name;
+    }
+    return name;
+}
+
+/* The lane of a stream on which the event overlaps no earlier one; events come by begin. The last lane takes what does
+ * not fit. */
+static uint32_t lane_of(writer *w, const pb_gpu_event *e)
+{
+    int i = 0;
+    while (i < w->nstreams && (w->streams[i].device != e->device || w->streams[i].stream != e->stream)) i++;
+    if (i == STREAMS) return 0;
+    if (i == w->nstreams) w->streams[w->nstreams++] = (lane_ends){.device = e->device, .stream = e->stream};
+    uint32_t lane = 0;
+    while (lane + 1 < LANES && w->streams[i].end[lane] > e->begin_ns) lane++;
+    if (e->end_ns > w->streams[i].end[lane]) w->streams[i].end[lane] = e->end_ns;
+    return lane;
+}
+
+static void begin_event(writer *w, const char *cat, const char *name, long pid, long tid, const pb_gpu_event *e)
+{
+    pb_gzip_print(w->g, ",\n{\"ph\":\"X\",\"cat\":\"%s\",\"name\":", cat);
+    pb_gzip_string(w->g, name);
+    pb_gzip_print(w->g, ",\"pid\":%ld,\"tid\":%ld", pid, tid);
+    pb_trace_put_us(w->g, "ts", e->begin_ns - w->base);
+    pb_trace_put_us(w->g, "dur", e->end_ns - e->begin_ns);
+    pb_gzip_print(w->g, ",\"args\":{\"correlation\":%" PRIu32, e->correlation);
+    w->size->events++;
+}
+
+static const char *in_place(const pb_range_stack *p, pb_range_kind kind)
+{
+    for (int i = p->depth - 1; i >= 0; i--)
+        if (p->at[i].kind == kind) return p->at[i].name;
+    return NULL;
+}
+
+/* The op and phase of work on the GPU, and the arrow from the host call. */
+static void put_origin(writer *w, const pb_gpu_event *e)
+{
+    const pb_gpu_event *call = call_of(w, e->correlation);
+    const char *op = NULL, *phase = NULL;
+    if (e->place) op = in_place(e->place, PB_RANGE_op), phase = in_place(e->place, PB_RANGE_phase);
+    else if (call && !e->node) {
+        op = range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_op);
+        phase = range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_phase);
+    }
+    if (op) pb_gzip_print(w->g, ",\"op\":\"%s\"", op);
+    if (phase) pb_gzip_print(w->g, ",\"phase\":\"%s\"", phase);
+    w->size->unjoined += !op && e->kind == PB_GPU_KERNEL;
+    w->size->kernels += e->kind == PB_GPU_KERNEL;
+}
+
+static void put_arrow(writer *w, const pb_gpu_event *e, long tid)
+{
+    const pb_gpu_event *call = call_of(w, e->correlation);
+    if (!call || e->node) return;
+    pb_gzip_print(w->g,
+                  ",\n{\"ph\":\"s\",\"cat\":\"ac2g\",\"name\":\"ac2g\",\"id\":%" PRIu32 ",\"pid\":%d,\"tid\":%" PRIu32,
+                  e->correlation, (int)getpid(), call->thread);
+    pb_trace_put_us(w->g, "ts", call->begin_ns - w->base);
+    pb_gzip_print(w->g,
+                  "},\n{\"ph\":\"f\",\"bp\":\"e\",\"cat\":\"ac2g\",\"name\":\"ac2g\",\"id\":%" PRIu32
+                  ",\"pid\":%" PRIu32 ",\"tid\":%ld",
+                  e->correlation, e->device, tid);
+    pb_trace_put_us(w->g, "ts", e->begin_ns - w->base);
+    pb_gzip_put(w->g, "}", 1);
+}
+
+static void put_work(writer *w, const pb_gpu_event *e)
+{
+    static const char *const cats[] = {
+        [PB_GPU_KERNEL] = "kernel", [PB_GPU_COPY] = "gpu_memcpy", [PB_GPU_SET] = "gpu_memset"};
+    const long tid = (long)e->stream + 1000000L * lane_of(w, e);
+    begin_event(w, cats[e->kind], e->kind == PB_GPU_KERNEL ? demangled(w, e->name) : e->name, (long)e->device, tid, e);
+    pb_gzip_print(w->g, ",\"device\":%" PRIu32 ",\"context\":%" PRIu32 ",\"stream\":%" PRIu32, e->device, e->context,
+                  e->stream);
+    if (e->kind == PB_GPU_KERNEL)
+        pb_gzip_print(
+            w->g, ",\"grid\":[%u,%u,%u],\"block\":[%u,%u,%u],\"registers per thread\":%u,\"shared memory\":%u",
+            e->grid[0], e->grid[1], e->grid[2], e->block[0], e->block[1], e->block[2], e->registers, e->shared);
+    else {
+        const double s = 1e-9 * (double)(e->end_ns - e->begin_ns);
+        pb_gzip_print(w->g, ",\"bytes\":%" PRIu64 ",\"memory bandwidth (GB/s)\":%.6g", e->bytes,
+                      s > 0 ? 1e-9 * (double)e->bytes / s : 0.0);
+    }
+    if (e->node) pb_gzip_print(w->g, ",\"graph node\":%" PRIu64, e->node);
+    put_origin(w, e);
+    pb_gzip_put(w->g, "}}", 2);
+    put_arrow(w, e, tid);
+}
+
+/* Runtime calls are named as in the program: "cudaLaunchKernel", not "cudaLaunchKernel_v7000" or "_ptsz_v7000". */
+static void plain_name(const char *name, char *out, size_t n)
+{
+    snprintf(out, n, "%s", name);
+    char *v = strrchr(out, '_');
+    if (v && v[1] == 'v' && strlen(v + 2) >= 4 && isdigit((unsigned char)v[2])) *v = 0;
+    const size_t length = strlen(out);
+    if (length > 5 && strcmp(out + length - 5, "_ptsz") == 0) out[length - 5] = 0;
+}
+
+static void put_event(writer *w, const pb_gpu_event *e)
+{
+    char name[128];
+    switch (e->kind) {
+    case PB_GPU_CALL:
+        if (e->correlation && call_of(w, e->correlation) != e)
+            return; /* the driver's call inside that of the runtime */
+        plain_name(e->name, name, sizeof name);
+        begin_event(w, strncmp(name, "cuda", 4) == 0 ? "cuda_runtime" : "cuda_driver", name, (long)getpid(),
+                    (long)e->thread, e);
+        pb_gzip_put(w->g, "}}", 2);
+        break;
+    case PB_GPU_SYNC: {
+        const long stream = e->stream == UINT32_MAX ? -1 : (long)e->stream;
+        begin_event(w, "cuda_sync", e->name, (long)e->device, stream, e);
+        pb_gzip_print(w->g, ",\"stream\":%ld}}", stream);
+        break;
+    }
+    case PB_GPU_OVERHEAD:
+        begin_event(w, "overhead", e->name, (long)getpid(), -1, e);
+        pb_gzip_put(w->g, "}}", 2);
+        break;
+    default: put_work(w, e); break;
+    }
+}
+
+pb_status pb_chrome_gpu(pb_gzip *g, const pb_gpu_window *gpu, const pb_ring_window *ranges, int64_t base, size_t limit,
+                        pb_trace_size *size)
+{
+    writer *w = calloc(1, sizeof *w);
+    if (!w) return pb_fail(PB_ENOMEM, "profile: no memory to write the records of a GPU");
+    *w = (writer){.g = g, .base = base, .size = size};
+    const pb_status s = make_indexes(w, gpu, ranges);
+    for (size_t i = 0; s == PB_OK && i < gpu->n; i++) {
+        if (limit && g->in >= limit) {
+            size->omitted += gpu->n - i;
+            break;
+        }
+        put_event(w, &gpu->events[i]);
+    }
+    for (int i = 0; i < DEMANGLED; i++) free(w->names[i].name);
+    free(w->calls);
+    free(w->spans);
+    free(w);
+    return s;
+}

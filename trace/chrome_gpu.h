@@ -1,0 +1,22 @@
+/* chrome_gpu.h - the GPU's part of a trace (chrome.h): kernels, copies, host calls, and what joins them. Private to
+ * trace.
+ *
+ * Events, with the names and arguments that Kineto's traces have: kernel, gpu_memcpy and gpu_memset (pid: the device;
+ * tid: the stream), cuda_runtime and cuda_driver (pid and tid of the host thread; one event per correlation), cuda_sync,
+ * overhead, and arrows (ac2g) from a host call to its kernel. Work on one stream that overlaps, as with programmatic
+ * dependent launch, goes to further lanes (tid = stream + 1000000 lane), because viewers drop events that overlap on
+ * one tid.
+ *
+ * args.op and args.phase of work on the GPU name the range in which it was enqueued: that of the host call, or, for a
+ * replayed graph, that of the capture (gpu.h). */
+#ifndef PB_TRACE_CHROME_GPU_H
+#define PB_TRACE_CHROME_GPU_H
+#include "profiles/ring.h"
+#include "trace/chrome.h"
+#include "trace/gpu.h"
+#include "trace/gzip.h"
+
+/* Appends the events; size->unjoined counts work on the GPU without an op. ENOMEM: nothing was appended. */
+pb_status pb_chrome_gpu(pb_gzip *g, const pb_gpu_window *w, const pb_ring_window *ranges, int64_t base, size_t limit,
+                        pb_trace_size *size);
+#endif

@@ -1,0 +1,15 @@
+/* nodes.h - the ranges in which the nodes of graphs were captured, by CUPTI's node number: a hash table with its own
+ * lock. Private to trace. */
+#ifndef PB_TRACE_NODES_H
+#define PB_TRACE_NODES_H
+#include <stdint.h>
+
+#include "profiles/ranges.h"
+
+/* Notes that node `id` was captured in the ranges `place`. Without memory the node is forgotten. */
+void pb_nodes_add(uint64_t id, const pb_range_stack *place);
+/* Notes that node `copy` is a copy of `original`, so in the same ranges. */
+void pb_nodes_copy(uint64_t copy, uint64_t original);
+/* NULL: not known. The pointer stays valid until the process ends. */
+const pb_range_stack *pb_nodes_find(uint64_t id);
+#endif

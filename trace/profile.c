@@ -1,0 +1,317 @@
+/* profile.c - implements profile.h. */
+#include "trace/profile.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "os/draft.h"
+#include "trace/chrome.h"
+
+/* A window that has ended, and the thread that writes it. */
+typedef struct writing {
+    pthread_t thread;
+    bool running;
+    const pb_disk *disk;
+    pb_ring_window window;
+    bool gpu; /* the window has records of a GPU */
+    size_t gpu_dropped, gpu_bytes, replayed, unplaced;
+    pb_trace_about about;
+    char path[PATH_MAX];
+    pb_trace_size size;
+    double seconds; /* CPU seconds of the thread */
+    pb_status status;
+    char why[512];
+} writing;
+
+struct pb_profile {
+    const pb_disk *disk;
+    pb_profile_options o;
+    pb_profile_job job;
+    pb_profile_steps steps;
+    pb_chosen chosen;
+    char out[PATH_MAX - 100], topology[64];
+    long step;               /* steps of this process that have begun */
+    pb_profile_phase phase;  /* of the step that runs, or ran last */
+    bool open, ends;         /* a window is open; it ends with this step */
+    int64_t first, number;   /* of the window's steps; number of the current step */
+    double opening, closing; /* seconds of the training thread in the current window */
+    writing w;
+    json_t *windows; /* of the rank's file */
+    pb_status status;
+    char why[512]; /* of the first failure */
+};
+
+static double now_s(clockid_t clock)
+{
+    struct timespec t;
+    (void)clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void keep_failure(pb_profile *p, pb_status s, const char *why)
+{
+    if (s == PB_OK || p->status != PB_OK) return;
+    p->status = s;
+    snprintf(p->why, sizeof p->why, "%s", why);
+}
+
+/* ---- folders and JSON files ---------------------------------------------------------------------- */
+
+static pb_status make_folder(const pb_disk *d, const char *path)
+{
+    if (d->mkdir(d->self, path) == 0 || errno == EEXIST) return PB_OK;
+    return pb_fail_errno(errno, "profile: the folder %s cannot be made", path);
+}
+
+/* Takes `o`, also on failure. */
+static pb_status write_json(const pb_profile *p, const char *name, json_t *o)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", p->out, name);
+    char *text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
+    json_decref(o);
+    if (!text) return pb_fail(PB_ENOMEM, "%s: no memory to write it", path);
+    pb_draft draft;
+    pb_status s = pb_draft_open(p->disk, path, &draft);
+    if (s == PB_OK) {
+        s = pb_draft_put(&draft, text, strlen(text));
+        if (s == PB_OK) s = pb_draft_put(&draft, "\n", 1);
+        if (s == PB_OK) s = pb_draft_keep(&draft);
+        else pb_draft_drop(&draft);
+    }
+    free(text);
+    return s;
+}
+
+static pb_status need_new_folder(const char *out)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/manifest.json", out);
+    if (stat(path, &st) == 0)
+        return pb_fail(PB_EINVAL, "profile: %s holds traces of another run: give a new folder", out);
+    return PB_OK;
+}
+
+static pb_status write_manifest(const pb_profile *p)
+{
+    json_t *chosen = json_array(), *hosts = json_array();
+    for (int i = 0; i < p->chosen.ranks; i++) {
+        if (p->chosen.rank[i]) json_array_append_new(chosen, json_integer(i));
+        json_array_append_new(hosts, json_string(p->job.host ? p->job.host[i] : "?"));
+    }
+    return write_json(p, "manifest.json",
+                      json_pack("{s:i, s:s, s:s, s:i, s:s, s:o, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:I}", "format",
+                                1, "program", p->job.program, "version", p->job.version, "ranks", p->chosen.ranks,
+                                "topology", p->topology, "profiled", chosen, "why", p->chosen.why, "hosts", hosts,
+                                "steps", "skip", (json_int_t)p->steps.skip, "wait", (json_int_t)p->steps.wait, "warmup",
+                                (json_int_t)p->steps.warmup, "active", (json_int_t)p->steps.active, "repeat",
+                                (json_int_t)p->steps.repeat, "begun", (json_int_t)time(NULL)));
+}
+
+static pb_status make_folders(pb_profile *p)
+{
+    char path[PATH_MAX];
+    PB_TRY(make_folder(p->disk, p->out));
+    if (p->job.rank == 0) PB_TRY(need_new_folder(p->out));
+    snprintf(path, sizeof path, "%s/traces", p->out);
+    PB_TRY(make_folder(p->disk, path));
+    snprintf(path, sizeof path, "%s/ranks", p->out);
+    PB_TRY(make_folder(p->disk, path));
+    return p->job.rank == 0 ? write_manifest(p) : PB_OK;
+}
+
+/* ---- the options --------------------------------------------------------------------------------- */
+
+static pb_status prepare(pb_profile *p)
+{
+    PB_TRY(pb_choose_ranks(p->o.ranks, p->job.topology, p->job.node, &p->chosen));
+    PB_TRY(pb_choose_steps(p->o.steps, &p->steps));
+    if (!p->chosen.count) return PB_OK;
+    if (strlen(p->o.out) >= sizeof p->out) return pb_fail(PB_EINVAL, "profile: the name of the folder is too long");
+    snprintf(p->out, sizeof p->out, "%s", p->o.out);
+    if (!p->o.limit) p->o.limit = (size_t)1 << 30;
+    pb_topology_text(p->job.topology, p->topology, sizeof p->topology);
+    p->windows = json_array();
+    if (!p->windows) return pb_fail(PB_ENOMEM, "profile: no memory");
+    return make_folders(p);
+}
+
+static void destroy(pb_profile *p)
+{
+    pb_chosen_free(&p->chosen);
+    json_decref(p->windows);
+    free(p);
+}
+
+pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const pb_profile_job *job, char *why,
+                          pb_profile **out)
+{
+    *out = NULL;
+    pb_profile *p = calloc(1, sizeof *p);
+    if (!p) return pb_fail(PB_ENOMEM, "profile: no memory");
+    p->disk = d;
+    p->o = *o;
+    p->job = *job;
+    const pb_status s = prepare(p);
+    if (s == PB_OK) snprintf(why, sizeof p->chosen.why, "%s", p->chosen.why);
+    if (s == PB_OK && p->o.gpu && p->chosen.count && p->chosen.rank[job->rank]) {
+        const pb_status gpu = pb_gpu_open(o->gpu_limit); /* without it, the ranges of the host are still recorded */
+        keep_failure(p, gpu, pb_error());
+        p->o.gpu = gpu == PB_OK;
+    }
+    if (s != PB_OK || !p->chosen.count) destroy(p);
+    else *out = p;
+    return s;
+}
+
+/* ---- windows ------------------------------------------------------------------------------------- */
+
+static void *write_window(void *self)
+{
+    writing *w = self;
+    const double start = now_s(CLOCK_THREAD_CPUTIME_ID);
+    pb_gpu_window gpu = {0};
+    w->status = w->gpu ? pb_gpu_read(&gpu) : PB_OK;
+    if (w->status == PB_OK) w->status = pb_trace_write(w->disk, w->path, &w->about, &w->window, &gpu, &w->size);
+    w->gpu_dropped = gpu.dropped;
+    w->gpu_bytes = gpu.buffer_bytes;
+    w->replayed = gpu.replayed;
+    w->unplaced = gpu.unplaced;
+    pb_gpu_free(&gpu);
+    if (w->status != PB_OK) snprintf(w->why, sizeof w->why, "%s", pb_error());
+    w->seconds = now_s(CLOCK_THREAD_CPUTIME_ID) - start;
+    return NULL;
+}
+
+/* Waits for the writing thread and notes what it did. */
+static void finish_writing(pb_profile *p)
+{
+    writing *w = &p->w;
+    if (!w->running) return;
+    (void)pthread_join(w->thread, NULL);
+    w->running = false;
+    keep_failure(p, w->status, w->why);
+    json_array_append_new(
+        p->windows,
+        json_pack("{s:[I,I], s:[I,I], s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:{s:I, s:I, s:I, s:I, "
+                  "s:I, s:I}}",
+                  "steps", (json_int_t)w->about.first_step, (json_int_t)w->about.last_step, "window_ns",
+                  (json_int_t)w->window.begin_ns, (json_int_t)w->window.end_ns, "written", w->status == PB_OK,
+                  "truncated", w->about.truncated || w->size.omitted > 0, "events", (json_int_t)w->size.events,
+                  "dropped", (json_int_t)w->window.dropped, "omitted", (json_int_t)w->size.omitted, "json_bytes",
+                  (json_int_t)w->size.json, "file_bytes", (json_int_t)w->size.file, "opening_s", p->opening,
+                  "closing_s", p->closing, "writer_cpu_s", w->seconds, "clock_stepped_ns", w->window.stepped_ns, "gpu",
+                  "kernels", (json_int_t)w->size.kernels, "unjoined", (json_int_t)w->size.unjoined, "replayed",
+                  (json_int_t)w->replayed, "unplaced", (json_int_t)w->unplaced, "dropped", (json_int_t)w->gpu_dropped,
+                  "record_bytes", (json_int_t)w->gpu_bytes));
+    pb_ring_free(&w->window);
+}
+
+static void begin_writing(pb_profile *p, bool truncated)
+{
+    writing *w = &p->w;
+    char folder[PATH_MAX - 32];
+    w->disk = p->disk;
+    w->about = (pb_trace_about){.rank = p->job.rank,
+                                .ranks = p->chosen.ranks,
+                                .host = p->job.host ? p->job.host[p->job.rank] : "?",
+                                .topology = p->topology,
+                                .version = p->job.version,
+                                .backend = p->job.backend,
+                                .device = p->job.device,
+                                .first_step = p->first,
+                                .last_step = p->number,
+                                .truncated = truncated,
+                                .limit = p->o.limit};
+    w->size = (pb_trace_size){0};
+    snprintf(folder, sizeof folder, "%s/traces/step%" PRId64 "-%" PRId64, p->out, p->first,
+             p->first + p->steps.active - 1);
+    snprintf(w->path, sizeof w->path, "%s/rank%d.json.gz", folder, p->job.rank);
+    const pb_status s = make_folder(p->disk, folder);
+    keep_failure(p, s, pb_error());
+    const int error = s == PB_OK ? pthread_create(&w->thread, NULL, write_window, w) : 0;
+    w->running = s == PB_OK && error == 0;
+    if (w->running) return;
+    if (error) keep_failure(p, PB_EIO, "profile: the thread that writes traces could not be started");
+    pb_ring_free(&w->window);
+}
+
+static void open_window(pb_profile *p)
+{
+    const double start = now_s(CLOCK_MONOTONIC);
+    finish_writing(p);
+    const pb_status s = pb_ring_start(&p->o.ring);
+    keep_failure(p, s, pb_error());
+    p->open = s == PB_OK;
+    if (p->open && p->o.gpu) {
+        const pb_status gpu = pb_gpu_begin();
+        keep_failure(p, gpu, pb_error());
+        p->w.gpu = gpu == PB_OK;
+    }
+    p->first = p->number;
+    p->opening = now_s(CLOCK_MONOTONIC) - start;
+}
+
+static void close_window(pb_profile *p, bool keep, bool truncated)
+{
+    const double start = now_s(CLOCK_MONOTONIC);
+    if (p->w.gpu) {
+        const pb_status gpu = pb_gpu_end();
+        keep_failure(p, gpu, pb_error());
+        p->w.gpu = gpu == PB_OK;
+    }
+    const pb_status s = pb_ring_stop(&p->w.window);
+    p->open = false;
+    keep_failure(p, s, pb_error());
+    if (s != PB_OK) return;
+    if (keep) begin_writing(p, truncated);
+    else pb_ring_free(&p->w.window);
+    p->closing = now_s(CLOCK_MONOTONIC) - start;
+}
+
+void pb_profile_begin_step(pb_profile *p, int64_t number)
+{
+    bool first;
+    if (!p) return;
+    p->number = number;
+    p->phase = pb_profile_phase_of(&p->steps, p->step++, &first, &p->ends);
+    if (!p->chosen.rank[p->job.rank] || p->phase == PB_PROFILE_OFF) return;
+    if (first && p->open) close_window(p, false, false); /* the records of the warm-up */
+    if (!p->open && (first || p->phase == PB_PROFILE_WARM)) open_window(p);
+}
+
+void pb_profile_end_step(pb_profile *p)
+{
+    if (p && p->open && p->ends) close_window(p, true, false);
+}
+
+pb_status pb_profile_close(pb_profile *p)
+{
+    char name[64];
+    if (!p) return PB_OK;
+    if (p->open) close_window(p, p->phase == PB_PROFILE_ON, true);
+    finish_writing(p);
+    if (p->chosen.rank[p->job.rank]) {
+        snprintf(name, sizeof name, "ranks/rank%d.json", p->job.rank);
+        const pb_status s =
+            write_json(p, name,
+                       json_pack("{s:i, s:s, s:i, s:I, s:O}", "rank", p->job.rank, "host",
+                                 p->job.host ? p->job.host[p->job.rank] : "?", "pid", (int)getpid(), "ring_bytes",
+                                 (json_int_t)pb_ring_bytes(&p->o.ring), "windows", p->windows));
+        keep_failure(p, s, pb_error());
+    }
+    const pb_status s = p->status;
+    if (s != PB_OK) (void)pb_fail(s, "%s", p->why);
+    destroy(p);
+    return s;
+}

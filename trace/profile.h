@@ -1,0 +1,50 @@
+/* profile.h - the profiling of one process of a job: opens and closes windows at the boundaries of steps, and writes
+ * what they recorded.
+ *
+ * Nothing here communicates with other ranks, and a rank that is not profiled makes the same calls, which do nothing.
+ * At the end of a window the training thread copies its records; another thread compresses and writes them.
+ *
+ * Files below OUT:
+ *     manifest.json                   rank 0, when the job begins: ranks, those profiled and why, topology, hosts, steps
+ *     traces/stepA-B/rankN.json.gz    chrome.h; A and B are the numbers of the first and last step, N that of the rank
+ *     ranks/rankN.json                when the rank ends: its windows, and what profiling cost it
+ * OUT is a new or empty folder, so that traces of two runs are never mixed. */
+#ifndef PB_TRACE_PROFILE_H
+#define PB_TRACE_PROFILE_H
+#include "os/disk.h"
+#include "profiles/ring.h"
+#include "trace/choose.h"
+
+typedef struct pb_profile_options {
+    const char *ranks, *steps; /* as in choose.h */
+    const char *out;           /* the folder */
+    size_t limit;              /* bytes of JSON of a trace, before compression; 0: 1 GiB */
+    bool gpu;                  /* also records what the GPU does (gpu.h) */
+    size_t gpu_limit;          /* bytes of records of a GPU in a window; 0: 256 MiB */
+    pb_ring_options ring;
+} pb_profile_options;
+
+/* The job and this rank; the strings are borrowed until pb_profile_close(). */
+typedef struct pb_profile_job {
+    const pb_topology *topology;
+    int rank;
+    const int *node;         /* [ranks] as in choose.h; NULL: one host */
+    const char *const *host; /* [ranks] names of hosts; NULL: not known */
+    const char *program, *version, *backend, *device;
+} pb_profile_job;
+
+typedef struct pb_profile pb_profile;
+
+/* Checks the options, makes the folders and begins the manifest. *out is NULL if no rank is profiled. `why`, of at least
+ * 200 bytes, receives the line that says which ranks are profiled. EINVAL, EPATH, EIO, ENOMEM. */
+pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const pb_profile_job *job, char *why,
+                          pb_profile **out);
+/* Call them around every step, in the thread that trains; `number` is the step's number in the run. p may be NULL.
+ * The GPU's work of a step must have ended when pb_profile_end_step() is called.
+ * A trace that cannot be written does not end the run: pb_profile_close() returns the first failure. */
+void pb_profile_begin_step(pb_profile *p, int64_t number);
+void pb_profile_end_step(pb_profile *p);
+/* Ends a window that is still open, and marks its trace as truncated; waits for the writing thread; writes the file of
+ * the rank. Frees p, which may be NULL. ENOMEM, EIO, EPATH: a file is missing; the message names it. */
+pb_status pb_profile_close(pb_profile *p);
+#endif

@@ -1,0 +1,65 @@
+/* profiling.c - implements profiling.h. */
+#include "train/profiling.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The name of each rank's host, and the number of the host: hosts are numbered by their lowest rank. */
+static pb_status find_hosts(const pb_job *j, pb_profiling *p)
+{
+    int nodes = 0;
+    p->node = calloc((size_t)j->ranks, sizeof *p->node);
+    p->host = calloc((size_t)j->ranks, sizeof *p->host);
+    if (!p->node || !p->host) return pb_fail(PB_ENOMEM, "profile: no memory for the names of %d hosts", j->ranks);
+    for (int r = 0; r < j->ranks; r++) {
+        p->host[r] = pb_world_member_of(j->o->world, r)->host;
+        p->node[r] = -1;
+        for (int other = 0; other < r && p->node[r] < 0; other++)
+            if (strcmp(p->host[other], p->host[r]) == 0) p->node[r] = p->node[other];
+        if (p->node[r] < 0) p->node[r] = nodes++;
+    }
+    return PB_OK;
+}
+
+static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *p, char *why)
+{
+    PB_TRY(pb_topology_parse(NULL, j->ranks, &p->topology));
+    PB_TRY(find_hosts(j, p));
+    if (j->device == PB_CPU) snprintf(p->device, sizeof p->device, "cpu");
+    else snprintf(p->device, sizeof p->device, "%s:%d", pb_backend_name(j->device), pb_world_local_rank(j->o->world));
+    const pb_profile_job job = {.topology = &p->topology,
+                                .rank = j->rank,
+                                .node = p->node,
+                                .host = p->host,
+                                .program = "train",
+                                .version = pb_train_version(),
+                                .backend = pb_backend_name(j->device),
+                                .device = p->device};
+    const pb_profile_options o = {
+        .ranks = ranks, .steps = j->o->profile_steps, .out = j->o->profile_out, .gpu = j->device != PB_CPU};
+    return pb_profile_open(&pb_disk_posix, &o, &job, why, &p->p);
+}
+
+pb_status pb_profiling_open(const pb_job *j, pb_profiling *out)
+{
+    char why[200] = "";
+    const char *ranks = j->o->profile_ranks ? j->o->profile_ranks : getenv("PB_PROFILE_RANKS");
+    *out = (pb_profiling){0};
+    if (!ranks || !*ranks) return PB_OK;
+    PB_TRY(pb_job_agree(j, "the profile", open_profile(j, ranks, out, why)));
+    if (!out->p) snprintf(out->why, sizeof out->why, "profile: %s", why);
+    else
+        snprintf(out->why, sizeof out->why, "profile: %s, steps %s, into %s", why, j->o->profile_steps,
+                 j->o->profile_out);
+    return PB_OK;
+}
+
+pb_status pb_profiling_close(pb_profiling *p)
+{
+    const pb_status s = pb_profile_close(p->p);
+    free(p->node);
+    free(p->host);
+    *p = (pb_profiling){0};
+    return s;
+}

@@ -1,0 +1,21 @@
+/* profiling.h - opens the profiling of a training run (trace/profile.h) from its options. */
+#ifndef PB_PROFILING_H
+#define PB_PROFILING_H
+#include "train/job.h"
+#include "trace/profile.h"
+
+typedef struct pb_profiling {
+    pb_profile *p; /* NULL: this job is not profiled */
+    pb_topology topology;
+    int *node;         /* [ranks] */
+    const char **host; /* [ranks] */
+    char device[32];
+    char
+        why[400]; /* a line that says which ranks are profiled, why, in which steps, and where to; "": none asked for */
+} pb_profiling;
+
+/* Uses --profile-ranks, or PB_PROFILE_RANKS if that option is not given. Agrees with the other ranks. EINVAL, EPATH, EIO, ENOMEM. */
+pb_status pb_profiling_open(const pb_job *j, pb_profiling *out);
+/* Waits until the traces are written. The status of pb_profile_close(). {0} is allowed. */
+pb_status pb_profiling_close(pb_profiling *p);
+#endif
