@@ -24,31 +24,41 @@ enum { LOST_CODE = 125 };
 static struct {
     int fd;
     pthread_t thread;
-    pthread_mutex_t sending;
-    pb_launch_message hello; /* what every message says: token, rank, host, device */
-    double every, silence;   /* seconds between heartbeats; without a word of the monitor after which it is lost */
+    pthread_mutex_t sending, calling; /* sending: also guards hello.device; calling: guards fn and self */
+    pb_launch_message hello;          /* what every message says: token, rank, host, device */
+    double every, silence; /* seconds between heartbeats; without a word of the monitor after which it is lost */
     atomic_bool leaving;
     atomic_int lost;
-    _Atomic(void *) self;
-    void (*_Atomic fn)(void *self, int code, const char *why);
+    void *self;
+    void (*fn)(void *self, int code, const char *why);
     pb_monitor *hosted;
-} me = {.fd = -1, .sending = PTHREAD_MUTEX_INITIALIZER, .lost = -1};
+} me = {.fd = -1, .sending = PTHREAD_MUTEX_INITIALIZER, .calling = PTHREAD_MUTEX_INITIALIZER, .lost = -1};
 
 bool pb_launched(void) { return getenv(PB_LAUNCH_VARIABLE) != NULL; }
 int pb_launch_lost(void) { return me.lost; }
 
 void pb_launch_on_lost(void (*fn)(void *self, int code, const char *why), void *self)
 {
-    me.fn = NULL;
+    (void)pthread_mutex_lock(&me.calling);
     me.self = self;
     me.fn = fn;
+    if (fn && me.lost >= 0) fn(self, me.lost, "the job was lost before");
+    (void)pthread_mutex_unlock(&me.calling);
 }
 
 static void copy(char *out, size_t n, const char *text) { snprintf(out, n, "%s", text ? text : ""); }
 
+void pb_launch_device(const char *device)
+{
+    (void)pthread_mutex_lock(&me.sending);
+    copy(me.hello.device, sizeof me.hello.device, device);
+    (void)pthread_mutex_unlock(&me.sending);
+}
+
 static bool send_where(pb_launch_kind kind, int code)
 {
     pb_where w;
+    pthread_mutex_lock(&me.sending);
     pb_launch_message m = me.hello;
     pb_where_read(&w);
     m.kind = kind, m.code = code;
@@ -59,22 +69,33 @@ static bool send_where(pb_launch_kind kind, int code)
         copy(m.phases[i].name, sizeof m.phases[i].name, w.phases[i].name);
         m.phases[i].least = w.phases[i].least, m.phases[i].middle = w.phases[i].middle;
     }
-    pthread_mutex_lock(&me.sending);
     const bool sent = pb_socket_send(me.fd, &m, sizeof m, pb_seconds() + me.silence) == PB_IO_OK;
     pthread_mutex_unlock(&me.sending);
     return sent;
 }
 
-/* The job is lost: calls the program's function, and ends this process if it does not end by itself in time. */
-static void lose(int code, const char *why)
+/* Ends this process if it does not end by itself in time. */
+static void *end_late(void *unused)
 {
     const double end = pb_seconds() + PB_RANK_GRACE;
-    void (*fn)(void *, int, const char *) = me.fn;
-    me.lost = code;
-    if (fn) fn(me.self, code, why);
-    else raise(SIGTERM); /* a program without such a function stops as it does for this signal */
+    (void)unused;
     while (pb_seconds() < end && !me.leaving) poll(NULL, 0, 20);
-    if (!me.leaving) _exit(code);
+    if (!me.leaving) _exit(me.lost);
+    return NULL;
+}
+
+/* The job is lost: calls the program's function. A thread of its own ends the process late, because the function may not
+ * return. */
+static void lose(int code, const char *why)
+{
+    pthread_t guard;
+    (void)pthread_mutex_lock(&me.calling);
+    me.lost = code;
+    if (pthread_create(&guard, NULL, end_late, NULL) != 0) _exit(code);
+    if (me.fn) me.fn(me.self, code, why);
+    else raise(SIGTERM); /* a program without such a function stops as it does for this signal */
+    (void)pthread_mutex_unlock(&me.calling);
+    (void)pthread_join(guard, NULL);
 }
 
 /* Reads what the monitor says until the next heartbeat is due. Returns false when there is nothing more to hear. */

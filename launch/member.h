@@ -33,9 +33,13 @@ pb_status pb_launch_join(const pb_launch_self *self, const char *address);
  * listens on all interfaces and gives out the host's name, or PB_LAUNCH_HOST if that is set. EIO. */
 pb_status pb_launch_host(int size, double rank_timeout, char address[PB_LAUNCH_ADDRESS]);
 
-/* fn(self, code, why) is called in the helper thread when another rank, or the monitor, is lost: end the collectives
- * that wait (pb_comm_abort or pb_comm_abandon), so that this rank can end with exit code `code`. PB_RANK_GRACE seconds
- * after that call the helper thread ends the process by _exit(code). NULL: no function. */
+/* Names the device of this rank in messages, once it is known better than at pb_launch_join. */
+void pb_launch_device(const char *device);
+/* fn(self, code, why), which returns at once, is called in the helper thread when another rank, or the monitor, is lost:
+ * end the collectives that wait (pb_comm_abort or pb_comm_abandon), so that this rank can end with exit code `code`.
+ * PB_RANK_GRACE seconds later the process ends by _exit(code), also if fn does not return. If the job is lost already,
+ * fn is called at once, in the calling thread. NULL: no function; when the call returns, the function before is not
+ * running and will not be called. */
 void pb_launch_on_lost(void (*fn)(void *self, int code, const char *why), void *self);
 /* The exit code with which this rank must end because the job is lost; -1: the job is not lost. main() returns it in
  * place of its own. */

@@ -46,8 +46,9 @@ struct pb_monitor {
     pthread_t thread;
     bool ending, starter_ended, finished;
     double now, started, ended, over, last_alive, starter_time, failed;
-    char loss[440]; /* why the job was lost; "": it was not */
-    int code, stop; /* stop: the signal with which the ranks were asked to stop; 0: none */
+    char loss[440];  /* why the job was lost; "": it was not */
+    int failed_rank; /* the first that ended with another exit code than 0, at the time `failed` */
+    int code, stop;  /* stop: the signal with which the ranks were asked to stop; 0: none */
 };
 
 /* ---- sending ------------------------------------------------------------------------------------------ */
@@ -166,6 +167,7 @@ static void hear(pb_monitor *m, connection *c)
     x->left = true;
     if (c->in.code == 0 || m->failed > 0) return;
     m->failed = m->now;
+    m->failed_rank = c->rank;
     if (!m->ending) m->code = c->in.code;
 }
 
@@ -213,13 +215,16 @@ static void report_lags(pb_monitor *m, const pb_rank_view *v)
     }
 }
 
+static double beat_time(const pb_monitor *m) { return fmin(1, m->o.timeout / 8); } /* as in member.c */
+
 static void judge(pb_monitor *m)
 {
     pb_rank_view *v = calloc((size_t)m->o.size, sizeof *v);
     bool all = true, everyone;
     for (int r = 0; v && r < m->o.size; r++) {
         v[r] = (pb_rank_view){&m->m[r].said, m->now - m->m[r].changed, m->m[r].left};
-        all &= m->m[r].joined;
+        /* While a heartbeat is overdue, no rank is called hung: a stopped one soon counts as silent, and is the cause. */
+        all &= m->m[r].joined && (m->m[r].left || m->now - m->m[r].heard < 3 * beat_time(m));
     }
     const int r = v && all ? pb_judge_hung(v, m->o.size, m->o.timeout, &everyone) : NONE;
     if (r != NONE && everyone) lose(m, r, "and all other ranks wait in the same collective for %.3g s", v[r].still);
@@ -256,7 +261,7 @@ static void tick(pb_monitor *m)
     m->now += late;
     for (int r = 0; late > 1 && r < m->o.size; r++) /* this process itself did not run: the ranks were not silent */
         m->m[r].heard += late, m->m[r].changed += late;
-    if (m->now - m->last_alive >= fmin(1, m->o.timeout / 8)) {
+    if (m->now - m->last_alive >= beat_time(m)) {
         m->last_alive = m->now;
         say_to_all(m, PB_LAUNCH_ALIVE, 0, "");
     }
@@ -272,10 +277,8 @@ static void tick(pb_monitor *m)
     if (!m->ending) look_for_silence(m), judge(m);
     if (!m->ending && m->starter_ended && m->now - m->starter_time > settle)
         end_job(m, m->code ? m->code : LOST_CODE, "the program that started the ranks has ended");
-    if (!m->ending && m->failed > 0 && m->now - m->failed > PB_RANK_GRACE) {
-        fprintf(stderr, "%s: a rank ended with exit code %d, but others continue; the job ends\n", m->program, m->code);
-        end_job(m, m->code, "another rank ended");
-    }
+    if (m->failed > 0 && m->now - m->failed > fmin(PB_RANK_GRACE, m->o.timeout))
+        lose(m, m->failed_rank, "ended with exit code %d, but others continue", m->code);
     for (int r = 0; m->ending && m->now - m->ended > PB_RANK_GRACE + 1 && r < m->o.size; r++) kill_rank(m, r);
     if (m->ending && m->starter_ended && m->now - m->ended > PB_RANK_GRACE + 3) m->finished = true;
 }

@@ -3,7 +3,9 @@
  *     dead     its connection closed although it did not say that it ends, or it was silent for 10 s (or the timeout
  *              for ranks, if that is shorter)
  *     hung     another rank has waited in a collective for the timeout, and this one made no progress for as long and
- *              has entered fewer collectives, or is in none: it is the one for which the others wait
+ *              has entered fewer collectives, or is in none: it is the one for which the others wait. Not while a
+ *              heartbeat is overdue
+ *     ended    it ended with another exit code than 0, and others still run the timeout later (10 s, if that is shorter)
  *     lagging  in three steps running, a phase took more than twice the median over the ranks; only reported
  * A dead or hung rank ends the job: all ranks hear that it is lost; on this host a dead or hung rank gets SIGKILL at
  * once, the others PB_RANK_GRACE + 1 seconds later, if they have not ended. */

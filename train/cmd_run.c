@@ -125,7 +125,7 @@ static pb_status one_step(run *r)
     double memory, eval_loss = (double)NAN;
     const double lr = pb_schedule_lr(&r->j.schedule, done(r));
     pb_where_step(done(r));
-    PB_TRY(profiled_step(r, lr, &x));
+    PB_TRY(pb_job_alone(&r->j, profiled_step(r, lr, &x)));
     count_step(r, &x);
     r->stop = x.stop;
     PB_TRY(pb_job_memory(&r->j, &memory));

@@ -7,7 +7,9 @@
 
 #include "kernels/engine/clock.h"
 #include "kernels/engine/op.h"
+#include "launch/member.h"
 #include "os/memory.h"
+#include "os/where.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/peft.h"
 
@@ -156,6 +158,9 @@ static pb_status load(pb_job *j)
 static pb_status open_device(pb_job *j, bool plan)
 {
     const int device = j->ranks > 1 && j->device != PB_CPU ? pb_world_local_rank(j->o->world) : 0;
+    char text[24];
+    snprintf(text, sizeof text, "GPU %d", device);
+    if (j->device != PB_CPU && !plan) pb_launch_device(text);
     PB_TRY(plan ? pb_ctx_open_plan(&j->ctx, j->device) : pb_ctx_open(&j->ctx, j->device, device));
     if (j->o->impl && !pb_impl_exists(j->device, j->o->impl))
         return pb_fail(PB_EINVAL,
@@ -180,6 +185,14 @@ static pb_status open_comm(pb_job *j, bool plan)
                         pb_topology_index(&t, j->rank, PB_ON(DP)), &j->comm);
 }
 
+/* Another rank is lost. On the helper thread: the collectives that the training thread waits for return with EDEVICE,
+ * and it closes the job: first the graphs, then the communicator (NCCL waits for the graphs that hold it). */
+static void end_collectives(void *comm, int code, const char *why)
+{
+    (void)code, (void)why; /* the monitor has printed why; main() asks for the code */
+    pb_comm_abort(comm);
+}
+
 static pb_status open_trainer(pb_job *j, bool plan)
 {
     PB_TRY(open_data(j));
@@ -196,6 +209,7 @@ pb_status pb_job_open(pb_job *j, bool plan)
     PB_TRY(pb_job_agree(j, "opening the device", s));
     PB_TRY(open_comm(j, plan));
     j->cfg.comm = j->comm;
+    if (j->comm && !plan) pb_launch_on_lost(end_collectives, j->comm);
     return pb_job_agree(j, "opening the job", open_trainer(j, plan));
 }
 
@@ -207,8 +221,19 @@ pb_status pb_job_explain_lost_device(pb_job *j, pb_status s)
     return s;
 }
 
+pb_status pb_job_alone(pb_job *j, pb_status s)
+{
+    char why[1024];
+    if (s == PB_OK || !j->comm || pb_launch_lost() >= 0) return s;
+    snprintf(why, sizeof why, "%s", pb_error());
+    if (!pb_world_speaks(j->o->world)) fprintf(stderr, "train: rank %d: %s\n", j->rank, why);
+    pb_comm_abort(j->comm); /* the others may never enter a collective again */
+    return pb_fail(s, "%s", why);
+}
+
 void pb_job_close(pb_job *j)
 {
+    pb_launch_on_lost(NULL, NULL);
     pb_trainer_close(j->trainer);
     pb_comm_close(j->comm);
     pb_dataset_close(j->data);
@@ -295,8 +320,9 @@ static pb_status evaluate(pb_job *j, pb_batch_fn each, void *self, float *nll, p
     for (size_t first = 0; first < rows; first += ranks * B) {
         pb_evaluation own = {0};
         draw_batches(j, first);
-        PB_TRY(evaluate_batch(j, first / B + (size_t)j->rank, each, self, nll, &own));
+        PB_TRY(pb_job_alone(j, evaluate_batch(j, first / B + (size_t)j->rank, each, self, nll, &own)));
         PB_TRY(pb_world_gather(j->o->world, "the evaluation", &own, sizeof own, all));
+        pb_where_progress();
         for (size_t i = 0; i < ranks; i++) {
             e->loss += all[i].loss;
             e->tokens += all[i].tokens;
@@ -313,7 +339,9 @@ pb_status pb_job_evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self
     pb_status s = nll && all ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the losses of a batch");
     if (s == PB_OK) s = pb_dataset_seek(d, (pb_data_position){0, 0});
     j->evaluated = d;
+    pb_where_phase("evaluation");
     if (s == PB_OK) s = evaluate(j, each, self, nll, all, &e);
+    if (s == PB_OK) pb_where_phase(NULL);
     free(nll);
     free(all);
     if (s == PB_OK) *out = e;

@@ -54,6 +54,9 @@ pb_status pb_job_open(pb_job *j, bool plan);
 /* Returns `s`. If `s` is EDEVICE and the device accepts no more work, the message is extended to say
  * that the device is lost. */
 pb_status pb_job_explain_lost_device(pb_job *j, pb_status s);
+/* Returns `s`, the status of what this rank computed without agreeing with the others. If it is a failure, ends the
+ * collectives, for the others will not come to them, and prints the message if this is not the rank that prints. */
+pb_status pb_job_alone(pb_job *j, pb_status s);
 void pb_job_close(pb_job *j); /* also after a failed open, and for {0} */
 
 /* Sets *bytes to the peak memory. CPU: the process's peak resident set, plus the planned memory on the plan backend.

@@ -136,7 +136,7 @@ static int run(pb_train_options *o, pb_status parsed)
     if (fflush(stdout) != 0 || ferror(stdout)) {
         if (s == PB_OK) pb_fail(PB_EIO, "standard output could not be written completely");
         code = print_error(PB_EIO);
-    } else if (s != PB_OK && pb_world_speaks(o->world)) {
+    } else if (s != PB_OK && pb_launch_lost() < 0 && pb_world_speaks(o->world)) {
         print_error(s);
     }
     pb_world_close(o->world);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "os/file.h"
+#include "os/where.h"
 #include "trainer/checkpoint/state.h"
 #include "trainer/hf/hf_save.h"
 #include "trainer/hf/peft.h"
@@ -195,9 +196,12 @@ pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now)
     if (!s->c) return PB_OK;
     const pb_save how = now ? PB_SAVE_KEEP : pb_checkpoints_due(s->c, p->iteration);
     if (how == PB_SAVE_NONE) return PB_OK;
+    pb_where_phase("checkpoint");
     PB_TRY(gather_adapters(s->j, true)); /* for add_adapter */
     PB_TRY(pb_checkpoints_save(s->c, how, s->j->trainer, p));
-    return gather_adapters(s->j, false);
+    PB_TRY(gather_adapters(s->j, false));
+    pb_where_phase(NULL);
+    return PB_OK;
 }
 
 /* ---- exporting the trained model ---------------------------------------------------------------------- */

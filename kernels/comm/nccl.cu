@@ -12,6 +12,7 @@
 
 #include "kernels/comm/backend.h"
 #include "kernels/comm/comm.cuh"
+#include "os/where.h"
 
 /* ---- the library ---------------------------------------------------------------------------------------------- */
 
@@ -259,15 +260,19 @@ static pb_status perform(pb_ctx *ctx, pb_comm *c, const pb_comm_call *call)
     return PB_OK;
 }
 
+/* NCCL may wait for the other ranks here, for example to connect to them. What the GPU waits for later is not known. */
 static pb_status enqueue(pb_ctx *ctx, pb_comm *c, const pb_comm_call *call)
 {
+    static uint64_t collectives; /* of all communicators of this process; used by the thread that trains */
     state *s = state_of(c);
     (void)pthread_mutex_lock(&s->lock);
     s->last = *call;
     s->number++;
     (void)pthread_mutex_unlock(&s->lock);
     (void)pthread_mutex_lock(&s->enqueuing);
+    pb_where_collective(pb_comm_kind_name(call->kind), ++collectives);
     const pb_status status = perform(ctx, c, call);
+    pb_where_collective(NULL, 0);
     (void)pthread_mutex_unlock(&s->enqueuing);
     return status;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "kernels/engine/clock.h"
+#include "os/where.h"
 #include "trainer/step/trainer_impl.h"
 
 /* Returns the cache key of `fn`. The key of pb_train_finish has no row length and no `accumulate`, because the phases
@@ -68,10 +69,12 @@ pb_status pb_graphs_run(pb_graphs *g, pb_ctx *ctx, pb_trainer *t, pb_fn fn)
         return PB_OK;
     }
     if (!s->graph) PB_TRY(record(g, ctx, t, s));
+    pb_where_phase("replay");
     pb_range_push(PB_RANGE_replay, "replay", PB_RANGE_NO_VALUE);
     const pb_status status = pb_replay(ctx, s->graph);
     pb_range_pop();
     PB_TRY(status);
+    pb_where_phase(NULL);
     g->replayed++;
     s->used = ++g->runs;
     return PB_OK;

@@ -64,7 +64,7 @@ static pb_status phases(pb_ctx *ctx, void *self, const char *name, int first, in
         s = pb_phases[i](ctx, self);
         pb_range_pop();
     }
-    pb_where_phase(NULL);
+    if (s == PB_OK) pb_where_phase(NULL); /* after a failure the phase stays, for the monitor's message */
     pb_range_pop();
     return s;
 }

@@ -1,0 +1,109 @@
+/* strike_train.c - makes one rank of a job die, stop or fail at a chosen point. The program train_struck is `train`
+ * linked with this file's wrappers. The environment variable PB_STRIKE holds "RANK STEP WHERE HOW":
+ *     STEP   completed steps before the struck one
+ *     WHERE  recording (an op while the step is recorded), replay (a collective of a replayed step; for `fail` the replay
+ *            itself), checkpoint (while the state is read), evaluation (an op)
+ *     HOW    kill (SIGKILL), stop (SIGSTOP), fail (the call returns EDEVICE)
+ * Rank R writes into the file TMPDIR/eventsR when communicators are aborted and closed, and graphs freed. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels/comm/backend.h"
+#include "os/where.h"
+#include "trainer/step/graphs.h"
+
+/* The linker's --wrap option prescribes these reserved names. */
+/* NOLINTBEGIN(bugprone-reserved-identifier) */
+pb_status __real_pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args);
+pb_status __real_pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes);
+pb_status __real_pb_replay(pb_ctx *ctx, pb_graph *graph);
+pb_status __real_pb_comm_perform(pb_comm *c, const pb_comm_call *call);
+pb_status __wrap_pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args);
+pb_status __wrap_pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes);
+pb_status __wrap_pb_replay(pb_ctx *ctx, pb_graph *graph);
+pb_status __wrap_pb_comm_perform(pb_comm *c, const pb_comm_call *call);
+void __real_pb_graphs_free(pb_graphs *g, pb_ctx *ctx);
+void __real_pb_comm_abort(pb_comm *comm);
+void __real_pb_comm_close(pb_comm *comm);
+void __wrap_pb_graphs_free(pb_graphs *g, pb_ctx *ctx);
+void __wrap_pb_comm_abort(pb_comm *comm);
+void __wrap_pb_comm_close(pb_comm *comm);
+
+/* Strikes at the first call at the chosen point, but a signal comes at the third call (of a replay, which has fewer, at
+ * the first). The heartbeats of the time before a signal tell the monitor where this rank is. */
+static pb_status strike(const char *here, const char *how)
+{
+    char where[32], chosen[8];
+    int rank;
+    long long step;
+    static int calls;
+    pb_where at;
+    const char *text = getenv("PB_STRIKE"), *own = getenv("OMPI_COMM_WORLD_RANK");
+    if (!text || !own || sscanf(text, "%d %lld %31s %7s", &rank, &step, where, chosen) != 4) return PB_OK;
+    pb_where_read(&at);
+    if (atoi(own) != rank || at.step != step || strcmp(where, here) != 0 || !strstr(how, chosen)) return PB_OK;
+    if (strcmp(here, "recording") != 0 && (!at.phase || strcmp(at.phase, here) != 0)) return PB_OK;
+    if (strcmp(chosen, "fail") == 0) return pb_fail(PB_EDEVICE, "struck while in %s", here);
+    if (++calls != (strcmp(here, "replay") == 0 ? 1 : 3)) return PB_OK;
+    (void)nanosleep(&(struct timespec){.tv_nsec = 700000000}, NULL);
+    return raise(strcmp(chosen, "kill") == 0 ? SIGKILL : SIGSTOP) == 0 ? PB_OK : PB_EIO;
+}
+
+pb_status __wrap_pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args)
+{
+    if (!ctx->planning) PB_TRY(strike(ctx->recording ? "recording" : "evaluation", "kill stop fail"));
+    return __real_pb_op_run(ctx, op, args);
+}
+
+pb_status __wrap_pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)
+{
+    PB_TRY(strike("checkpoint", "kill stop fail"));
+    return __real_pb_download(ctx, host, dev, bytes);
+}
+
+pb_status __wrap_pb_replay(pb_ctx *ctx, pb_graph *graph)
+{
+    PB_TRY(strike("replay", "fail"));
+    return __real_pb_replay(ctx, graph);
+}
+
+pb_status __wrap_pb_comm_perform(pb_comm *c, const pb_comm_call *call)
+{
+    PB_TRY(strike("replay", "kill stop"));
+    return __real_pb_comm_perform(c, call);
+}
+/* Adds a word to the file TMPDIR/eventsR of rank R. */
+static void note(const char *event)
+{
+    char path[4096];
+    const char *dir = getenv("TMPDIR"), *own = getenv("OMPI_COMM_WORLD_RANK");
+    if (!dir || !own) return;
+    (void)snprintf(path, sizeof path, "%s/events%s", dir, own);
+    FILE *f = fopen(path, "a");
+    if (!f) return;
+    (void)fprintf(f, "%s ", event);
+    (void)fclose(f);
+}
+
+void __wrap_pb_graphs_free(pb_graphs *g, pb_ctx *ctx)
+{
+    note("graphs");
+    __real_pb_graphs_free(g, ctx);
+}
+
+void __wrap_pb_comm_abort(pb_comm *comm)
+{
+    note("abort");
+    __real_pb_comm_abort(comm);
+}
+
+void __wrap_pb_comm_close(pb_comm *comm)
+{
+    if (comm && comm->priv) note("close");
+    __real_pb_comm_close(comm);
+}
+/* NOLINTEND(bugprone-reserved-identifier) */

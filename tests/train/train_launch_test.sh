@@ -1,0 +1,84 @@
+#!/bin/bash
+# train_launch_test.sh TRAIN_STRUCK WHERE - rank 1 of three is killed, stopped, or fails: while a step is recorded or
+# replayed, in the middle of a checkpoint, or in an evaluation (WHERE; strike_train.c). Each time one line names the rank
+# and where it was, all others end in time with one exit code, no process is left, and the run resumes from its last
+# checkpoint with the losses of an undisturbed run.
+train=$1 where=$2
+. "${0%/*}/../cli.sh"
+export TMPDIR=$dir
+
+# Runs mpirun with a shell around each rank that notes the rank's exit code.
+cat >starter <<'END'
+#!/bin/bash
+own=()
+while [[ $1 != */train_struck ]]; do own+=("$1"); shift; done
+exec mpirun "${own[@]}" "$TMPDIR/rank" "$@"
+END
+cat >rank <<'END'
+#!/bin/bash
+"$@"
+code=$?
+echo $code >"$TMPDIR/code$OMPI_COMM_WORLD_RANK"
+exit $code
+END
+chmod +x starter rank
+export PB_MPIRUN=$dir/starter
+
+for i in $(seq 40); do
+    printf '{"messages": [{"role": "user", "content": "What is %d?"}, {"role": "assistant", "content": "%s"}]}\n' \
+        "$i" "$(seq -s ' ' "$i" $((i + 1 + i % 9)))"
+done >conversations.jsonl
+args=(--model tiny --batch 1 --seq 48 --bucket 48 --deterministic --quiet --data conversations.jsonl --eval-split 0.4
+    --eval-interval 2 --steps 5 --mode graph --save-interval 1)
+results() { cut -d, -f1-5,11,12 "$1"; } # the columns that do not depend on the machine
+
+none_left() {
+    local i
+    for ((i = 0; i < 50; i++)); do
+        grep -lzs "TMPDIR=$dir" /proc/[0-9]*/environ 2>/dev/null | sed 's|/environ|/comm|' |
+            xargs -r grep -lxE 'train_struck|mpirun|orted' >left 2>/dev/null
+        [[ -s left ]] || return
+        sleep 0.1
+    done
+    fail "$1: left running: $(cat left)"
+}
+
+case $where in # the step that is struck, the last checkpoint, and what the line says of the place of the rank
+recording) step=1 last=1 phase='phase (forward|loss|backward)' ;;
+replay) step=3 last=3 phase='phase replay, collective [a-z_]+ [0-9]+' ;;
+checkpoint) step=3 last=3 phase='phase checkpoint' ;;
+evaluation) step=3 last=3 phase='phase evaluation' ;;
+esac
+
+expect 0 '' "$train" "${args[@]}" --accumulate 3 --save whole --log whole.csv
+for how in kill stop fail; do
+    rm -rf ck code? events? rest.csv
+    PB_STRIKE="1 $step $where $how" expect 125 '' "$train" "${args[@]}" --ranks 3 --rank-timeout 2 --save ck --log rest.csv
+    none_left "$how"
+    place="rank 1 on [^ ]+ \(cpu\), step $step, ${phase}"
+    case $how in
+    kill) line="^train: $place died: .*; the job ends" ;;
+    stop) line="^train: $place is silent: .*; the job ends" ;;
+    fail) line="rank 1( on [^:]+)?: .*struck while in $where" ;;
+    esac
+    grep -qE -- "$line" log || fail "$how: no line names the rank"
+    [[ $how != fail && $(grep -c 'the job ends' log) -ne 1 ]] && fail "$how: not one rank is named"
+    for r in 0 2; do [[ $(cat code$r) == 125 ]] || fail "$how: rank $r ended with $(cat code$r)"; done
+    # Only a rank that waits in a collective, and not for the set-up connection, is sure to hear of the loss there.
+    [[ $where == replay && $how != fail ]] && for r in 0 2; do
+        [[ $(cat events$r) =~ ^(abort )+graphs\ close\ $ ]] || fail "$how: rank $r: events $(cat events$r)"
+    done
+    [[ $how == kill && $(cat code1) -ne 137 ]] && fail "kill: rank 1 ended with $(cat code1)"
+    [[ $(cat ck/latest_checkpointed_iteration.txt) == "$last" ]] || fail "$how: the last checkpoint is $(cat ck/latest*)"
+    expect 0 '' "$train" "${args[@]}" --accumulate 3 --save ck --resume latest --log rest.csv
+    ! grep -q 'not used' log || fail "$how: the last checkpoint is damaged"
+    cmp <(results whole.csv) <(results rest.csv) || fail "$how: the resumed run has other losses"
+done
+
+if [[ $where == replay ]]; then # a normal end
+    rm -rf ck events?
+    expect 0 '' "$train" "${args[@]}" --ranks 3 --rank-timeout 30 --save ck
+    for r in 0 1 2; do [[ $(cat events$r) == 'graphs close ' ]] || fail "normal end: rank $r: events $(cat events$r)"; done
+fi
+
+((failures == 0)) || exit 1
