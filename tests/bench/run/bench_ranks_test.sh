@@ -13,10 +13,14 @@ want() {                                     # want DIR COUNT REGEX: so many row
 # No process of this test is left: ranks, mpirun and supervisors have $dir as their folder. Ranks that were killed may need
 # a moment to disappear.
 nothing_left() {
-    local i left
+    local i left process command
     for ((i = 0; i < 100; i++)); do
-        left=$(find /proc -maxdepth 2 -path '/proc/[0-9]*/cwd' -lname "$dir" ! -path "/proc/$$/*" ! -path "/proc/$BASHPID/*" \
-            2>/dev/null | cut -d/ -f3 | xargs -rI{} sh -c 'tr "\0" " " 2>/dev/null </proc/{}/cmdline | grep -E "mpirun|child-dir"')
+        left=
+        for process in /proc/[0-9]*; do
+            [[ $process/cwd -ef $dir ]] || continue
+            command=$(tr '\0' ' ' 2>/dev/null <"$process/cmdline")
+            [[ $command == *mpirun* || $command == *child-dir* ]] && left+="$command; "
+        done
         [[ $left ]] || break
         sleep 0.1
     done
