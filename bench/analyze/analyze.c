@@ -76,7 +76,7 @@ static pb_status print_ranks(const pb_analyzed *j, const pb_analyze_output *o)
         const pb_breakdown *b = &j->of[i];
         const pb_trace *trace = &j->run.traces[i];
         const long first = (long)trace->first_step;
-        const double n = b->steps ? (double)b->steps : NAN;
+        const double n = b->steps ? (double)b->steps : (double)NAN;
         char cell[COLUMNS][PB_SHEET_CELL];
         const char *cells[COLUMNS];
         for (int c = 0; c < COLUMNS; c++) cells[c] = cell[c];

@@ -123,7 +123,7 @@ static double mean_step(const pb_analyzed *j)
     double sum = 0;
     long n = 0;
     for (size_t i = 0; i < j->run.n; i++) sum += j->of[i].step, n += j->of[i].steps;
-    return n ? sum / (double)n : NAN;
+    return n ? sum / (double)n : (double)NAN;
 }
 
 pb_status pb_analyze_phases(const pb_analyzed *j, const pb_analyze_output *o)

@@ -6,7 +6,6 @@
 pb_plan_request pb_options_plan(const pb_options *o)
 {
     return (pb_plan_request){.full_grid = strcmp(o->grid, "full") == 0,
-                             .counting = o->instructions != NULL,
                              .axes = o->axis,
                              .counting = o->instructions != NULL,
                              .filters = {o->filter, o->args},

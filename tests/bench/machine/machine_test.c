@@ -111,8 +111,8 @@ static void other_work_counts_when_it_takes_cpu_time(void **state)
     assert_string_equal(disturbed_by(10, 10, 21, 0, 2, 1), ""); /* one CPU was free for the others */
     assert_string_equal(disturbed_by(10, 7, 20, 0, 2, 1), "load (others used 1.3 of 2 CPUs)");
     assert_string_equal(disturbed_by(10, 7, 20, 0, 2, 8), "load (others used 1.3 of 2 CPUs)");
-    assert_string_equal(disturbed_by(10, 20, 20.5, 0.3, 2, 2), "steal (1.5 % of the CPU time)");
-    assert_string_equal(disturbed_by(10, 20, 20.5, 0.2, 2, 2), "");
+    assert_string_equal(disturbed_by(10, 20, 20.5, 0.7, 2, 2), "steal (3.4 % of the CPU time)");
+    assert_string_equal(disturbed_by(10, 20, 20.5, 0.6, 2, 2), "");
     assert_string_equal(disturbed_by(10, 10, 20, 2, 2, 2),
                         "load (others used 0.8 of 2 CPUs), steal (10.0 % of the CPU time)");
     assert_string_equal(disturbed_by(0.9, 0, 1.8, 1, 2, 2), ""); /* too short to tell */
