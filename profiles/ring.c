@@ -283,7 +283,7 @@ pb_status pb_ring_stop(pb_ring_window *out)
 
 void pb_ring_free(pb_ring_window *w)
 {
-    for (int i = 0; i < w->n; i++) free((void *)(uintptr_t)w->threads[i].records);
+    for (int i = 0; i < w->n; i++) free(w->threads[i].records);
     free(w->threads);
     *w = (pb_ring_window){0};
 }

@@ -36,8 +36,8 @@ typedef struct pb_ring_record {
 } pb_ring_record;
 
 typedef struct pb_ring_thread {
-    int tid;                       /* gettid() */
-    const pb_ring_record *records; /* [n], by end time; a range comes after the ranges that it contains */
+    int tid;                 /* gettid() */
+    pb_ring_record *records; /* [n], by end time; a range comes after the ranges that it contains */
     size_t n, dropped;
 } pb_ring_thread;
 

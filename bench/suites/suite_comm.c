@@ -182,7 +182,7 @@ static pb_status check_result(pb_ctx *ctx, const pb_case *c, const pb_suite_env 
     if (s == PB_OK) s = fill(ctx, j, host);
     s = pb_lockstep_meet(env->lockstep, s); /* a rank that has no memory must not let the others wait for it */
     if (s == PB_OK) s = call(ctx, j);
-    if (s == PB_OK) s = count_wrong(ctx, j, host, wrong);
+    if (s == PB_OK && host) s = count_wrong(ctx, j, host, wrong);
     free(host);
     PB_TRY(pb_lockstep_meet(env->lockstep, s));
     PB_TRY(pb_lockstep_sum(env->lockstep, wrong));
@@ -224,9 +224,9 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env,
     o.before = align, o.before_self = j;
     o.queued = true; /* no host sync between align() and the sample */
     pb_timing *t = malloc(sizeof *t);
-    PB_TRY(pb_lockstep_meet(env->lockstep, t ? PB_OK : pb_fail(PB_ENOMEM, "no memory for samples")));
-    pb_status s = pb_measure(ctx, calls, j, &o, t);
-    if (s == PB_OK) s = emit(c, env->emitter, j, t);
+    pb_status s = pb_lockstep_meet(env->lockstep, t ? PB_OK : pb_fail(PB_ENOMEM, "no memory for samples"));
+    if (s == PB_OK && t) s = pb_measure(ctx, calls, j, &o, t);
+    if (s == PB_OK && t) s = emit(c, env->emitter, j, t);
     free(t);
     return s;
 }

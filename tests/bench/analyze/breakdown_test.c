@@ -29,7 +29,7 @@ static pb_trace_size trace_size; /* of the trace that was written last */
  * from 4 to 7; one between the steps; all of the latter hidden. */
 static const char *write_trace(const char *name, int rank, const pb_gpu_window *gpu)
 {
-    const pb_ring_record training[] = {
+    pb_ring_record training[] = {
         range(PB_RANGE_op, "early", -2, -1, PLAIN),      range(PB_RANGE_op, "inner", 1.5, 2, PLAIN),
         range(PB_RANGE_op, "outer", 1, 3, PLAIN),        range(PB_RANGE_op, "inner", 3, 4, PLAIN),
         range(PB_RANGE_phase, "forward", 0.5, 5, PLAIN), range(PB_RANGE_op, "comm_wait", 6, 8, PLAIN),
@@ -37,9 +37,9 @@ static const char *write_trace(const char *name, int rank, const pb_gpu_window *
         range(PB_RANGE_step, "train_step", 0, 10, 1),    range(PB_RANGE_op, "outer", 22, 27, PLAIN),
         range(PB_RANGE_phase, "forward", 21, 28, PLAIN), range(PB_RANGE_step, "train_step", 20, 30, 2),
     };
-    const pb_ring_record worker[] = {range(PB_RANGE_collective, "all_reduce", 2, 5, 100),
-                                     range(PB_RANGE_collective, "all_reduce", 15, 16, 100)};
-    const pb_ring_record other[] = {range(PB_RANGE_collective, "all_gather", 4, 7, 100)};
+    pb_ring_record worker[] = {range(PB_RANGE_collective, "all_reduce", 2, 5, 100),
+                               range(PB_RANGE_collective, "all_reduce", 15, 16, 100)};
+    pb_ring_record other[] = {range(PB_RANGE_collective, "all_gather", 4, 7, 100)};
     pb_ring_thread threads[] = {{.tid = 11, .records = training, .n = 12},
                                 {.tid = 12, .records = worker, .n = 2},
                                 {.tid = 13, .records = other, .n = 1}};

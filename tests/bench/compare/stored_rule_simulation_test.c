@@ -165,7 +165,7 @@ static void confirmation_line(const machine *m, const figures *f, int n, char *o
     for (int e = 0; e < EFFECTS; e++) {
         int flagged = 0, found = 0;
         for (int i = 0; i < n; i++) flagged += f[i].flagged[e], found += f[i].found[e];
-        const bool first_of_all = effects[e].row < 0 && effects[e - 1].row >= 0;
+        const bool first_of_all = e > 0 && effects[e].row < 0 && effects[e - 1].row >= 0;
         used += (size_t)snprintf(out + used, size - used, "%s %.0f, %.0f",
                                  first_of_all ? " |"
                                  : e          ? " /"
