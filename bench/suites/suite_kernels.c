@@ -1,46 +1,18 @@
 /* suite_kernels.c - every op: its time, its rate, its roofline fraction with the ceilings of this process, and its
  * error against the reference. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/derived/derived.h"
 #include "bench/measure/measure.h"
+#include "bench/suites/kernel_case.h"
 #include "bench/suites/suite.h"
-#include "kernels/cpu/cpu.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
 /* Ops with at least this many FLOPs per byte are reported in FLOP/s, all others in B/s. */
 static const double flops_per_byte = 16;
-
-/* ---- parsing the axes of a case ------------------------------------------------------------------------ */
-
-static bool float_dtype(const char *name, pb_dtype *out)
-{
-    for (int t = 0; t < PB_NFLOAT; t++)
-        if (strcmp(pb_dtype_name((pb_dtype)t), name) == 0) {
-            *out = (pb_dtype)t;
-            return true;
-        }
-    return false;
-}
-
-/* Parses a shape such as "B1.S256.D576" into the op's dims. */
-static pb_status parse_shape(const pb_op *op, const char *text, int *dim)
-{
-    const char *at = text;
-    for (int i = 0; op->axes[i]; i++) {
-        char *end;
-        if (*at == '.') at++;
-        if (*at++ != op->axes[i] || !isdigit((unsigned char)*at))
-            return pb_fail(PB_EINVAL, "%s: shape %s does not fit its axes %s", op->name, text, op->axes);
-        dim[i] = (int)strtol(at, &end, 10);
-        at = end;
-    }
-    return *at ? pb_fail(PB_EINVAL, "%s: shape %s has more fields than its axes %s", op->name, text, op->axes) : PB_OK;
-}
 
 /* ---- binding one call to its tensors --------------------------------------------------------------------- */
 
@@ -107,144 +79,6 @@ static pb_status call_open(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, const int 
 
 static pb_status run_call(pb_ctx *ctx, void *self) { return pb_op_run(ctx, ((call *)self)->op, ((call *)self)->args); }
 
-/* ---- enumerating the cases ----------------------------------------------------------------------------- */
-
-static bool runs_here(const pb_impl *i) { return !i->available || i->available(); }
-
-static bool instruction_set(const char *name)
-{
-#define X(isa, has, ...)                                                                                               \
-    if (strcmp(name, #isa) == 0) return true;
-    PB_ISA_MAP(X, )
-#undef X
-    return false;
-}
-
-/* Finds the first edge shape of the op, from `from` on, that implementation plan->impl accepts for dtype t; *out is
- * NULL if none is left. `plan` allocates no memory and fills no tensors, which would take seconds in every process. */
-static pb_status find_edge(pb_ctx *plan, const pb_op *op, pb_dtype t, const pb_dims *from, const pb_dims **out)
-{
-    const pb_dims *dim = from;
-    for (bool taken = false; (*dim)[0] && !taken; dim += !taken) {
-        call c = {op, calloc(1, op->args_size), {.ctx = plan, .dtype = t, .seed = 7}, {0}};
-        pb_status s = c.args ? op->bind(&c.b, *dim, c.args) : pb_fail(PB_ENOMEM, "no memory for a call");
-        if (s == PB_OK) taken = pb_op_pick(plan, op, c.args) != NULL;
-        call_close(&c);
-        PB_TRY(s);
-    }
-    *out = (*dim)[0] ? dim : NULL;
-    return PB_OK;
-}
-
-typedef struct adder {
-    pb_status (*add)(void *user, const pb_case *c);
-    void *user;
-    bool full, device;
-    bool
-        edges; /* adds shapes of op->edge in place of op->grid: the first COUNTED_SHAPES that the implementation accepts,
-                   with `full` all of them */
-} adder;
-
-enum { COUNTED_SHAPES = 3 };
-
-static pb_status add_shape(const pb_op *op, const pb_impl *impl, pb_dtype t, const pb_dims *dim, const adder *to)
-{
-    char shape[PB_AXIS_TEXT];
-    pb_case c = {.suite = "kernels"};
-    pb_dims_text(op, *dim, shape, sizeof shape);
-    snprintf(c.name, sizeof c.name, "%s", op->name);
-    PB_TRY(pb_case_set(&c, "shape", shape));
-    PB_TRY(pb_case_set(&c, "dtype", pb_dtype_name(t)));
-    PB_TRY(pb_case_set(&c, "impl", impl->name));
-    pb_case_finish(&c);
-    return to->add(to->user, &c);
-}
-
-static pb_status add_grid(const pb_op *op, const pb_impl *impl, pb_dtype t, const pb_dims *grid, bool all,
-                          const adder *to)
-{
-    for (const pb_dims *dim = grid; (*dim)[0] && (all || dim == grid); dim++) PB_TRY(add_shape(op, impl, t, dim, to));
-    return PB_OK;
-}
-
-/* Adds the edge shapes from `dim`, the first that the implementation accepts, on. */
-static pb_status add_edges(pb_ctx *plan, const pb_op *op, const pb_impl *impl, pb_dtype t, const pb_dims *dim,
-                           const adder *to)
-{
-    for (int n = 0; dim && (to->full || n < COUNTED_SHAPES); n++) {
-        PB_TRY(add_shape(op, impl, t, dim, to));
-        PB_TRY(find_edge(plan, op, t, dim + 1, &dim));
-    }
-    return PB_OK;
-}
-
-/* Adds cases: the first shape of the op's grid (--grid full: all of them) and, on a GPU, all shapes of its device
- * grid. */
-static pb_status add_shapes(const pb_op *op, const pb_impl *impl, pb_dtype t, const adder *to)
-{
-    PB_TRY(add_grid(op, impl, t, op->grid, to->full, to));
-    return to->device && op->device_grid ? add_grid(op, impl, t, op->device_grid, true, to) : PB_OK;
-}
-
-static pb_status add_impl(pb_ctx *plan, const pb_op *op, const pb_impl *impl, const adder *to)
-{
-    plan->impl = impl->name;
-    for (int t = 0; t < (op->f32_only ? 1 : PB_NFLOAT); t++) {
-        const pb_dims *edge;
-        PB_TRY(find_edge(plan, op, (pb_dtype)t, op->edge, &edge));
-        if (edge && to->edges) PB_TRY(add_edges(plan, op, impl, (pb_dtype)t, edge, to));
-        else if (edge) PB_TRY(add_shapes(op, impl, (pb_dtype)t, to));
-    }
-    return PB_OK;
-}
-
-/* True for an implementation that accepts every call and serves those that no faster one accepts. */
-static bool fallback(const char *name) { return strcmp(name, "ref") == 0 || strcmp(name, "simt") == 0; }
-
-/* True if the op has an implementation that runs here and is no fallback. */
-static bool has_faster(const pb_op *op, pb_backend_id id)
-{
-    for (const pb_impl *i = op->impls[id]; i->name; i++)
-        if (runs_here(i) && !fallback(i->name)) return true;
-    return false;
-}
-
-/* Adds the op's implementations. Without --grid full it omits fallbacks of ops that have a faster implementation, and
- * of the implementations that differ in the instruction set it adds only the best that runs here. */
-static pb_status add_op(pb_ctx *plan, const pb_op *op, const adder *to)
-{
-    const bool faster = has_faster(op, plan->id);
-    bool vectorised = false;
-    for (const pb_impl *i = op->impls[plan->id]; i->name; i++) {
-        bool isa = instruction_set(i->name), worse = isa && vectorised;
-        if (!runs_here(i)) continue;
-        vectorised |= isa;
-        if (to->full || (!worse && !(faster && fallback(i->name)))) PB_TRY(add_impl(plan, op, i, to));
-    }
-    return PB_OK;
-}
-
-static pb_status add_ops(pb_ctx *ctx, const adder *to)
-{
-    pb_ctx plan;
-    pb_status s = pb_ctx_open_plan(&plan, ctx->id);
-    if (s != PB_OK) return s;
-    for (const pb_op *const *op = pb_ops; *op && s == PB_OK; op++) s = add_op(&plan, *op, to);
-    pb_ctx_close(&plan);
-    return s;
-}
-
-static pb_status enumerate(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user)
-{
-    return add_ops(ctx, &(adder){add, user, full, ctx->id != PB_CPU, false});
-}
-
-/* The shapes of the grids take minutes on an emulated processor; those of the tests reach the same code. */
-static pb_status enumerate_edges(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user)
-{
-    return add_ops(ctx, &(adder){add, user, full, false, true});
-}
-
 /* ---- comparing with the reference -------------------------------------------------------------------------- */
 
 static pb_status compare_calls(pb_ctx *ctx, pb_ctx *cpu, call *want, call *got, pb_diff *d)
@@ -278,7 +112,7 @@ static pb_status error_on(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, const int *
 static pb_status error_on_edge(pb_ctx *ctx, pb_ctx *cpu, pb_ctx *plan, const pb_op *op, pb_dtype t, pb_diff *d)
 {
     for (const pb_dims *dim = op->edge;; dim++) {
-        PB_TRY(find_edge(plan, op, t, dim, &dim));
+        PB_TRY(pb_kernel_edge(plan, op, t, dim, &dim));
         if (!dim) return pb_fail(PB_EUNSUPPORTED, "%s.%s takes no edge shape", op->name, ctx->impl);
         const pb_status s = error_on(ctx, cpu, op, *dim, t, d);
         if (s != PB_EUNSUPPORTED) return s;
@@ -337,53 +171,52 @@ static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, const pb_suit
     return t.counted ? PB_OK : emit_rates(c, cost, &t, env);
 }
 
-static pb_status time_shape(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op *op, pb_dtype t,
+static pb_status time_shape(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_kernel_case *of,
                             const pb_suite_env *env)
 {
-    pb_dims dim = {0};
     call k;
-    PB_TRY(parse_shape(op, pb_case_get(c, "shape"), dim));
     PB_TRY(pb_sync(ctx));
     pb_ctx_release_scratch(ctx); /* what earlier cases needed is not counted in held_peak */
     pb_held_reset(ctx);
-    PB_TRY(call_open(ctx, cpu, op, dim, t, &k));
-    pb_status s = pb_op_pick(ctx, op, k.args)
+    PB_TRY(call_open(ctx, cpu, of->op, of->dim, of->dtype, &k));
+    pb_status s = pb_op_pick(ctx, of->op, k.args)
                       ? time_call(ctx, c, &k, env)
-                      : pb_fail(PB_EUNSUPPORTED, "%s.%s does not take this shape and type", op->name, ctx->impl);
+                      : pb_fail(PB_EUNSUPPORTED, "%s.%s does not take this shape and type", of->op->name, ctx->impl);
     call_close(&k);
     return s;
 }
 
 /* Measures a case. If its result is wrong, it emits only a row with the error and the reason, and no time. */
-static pb_status measure(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op *op, pb_dtype t,
-                         const pb_suite_env *env)
+static pb_status measure(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_kernel_case *of, const pb_suite_env *env)
 {
     char note[192];
     pb_diff d = {.tensor = ""};
-    pb_status s = measure_error(ctx, cpu, op, t, &d);
+    const double tolerance = of->op->tol[of->dtype];
+    pb_status s = measure_error(ctx, cpu, of->op, of->dtype, &d);
     if (s == PB_EWRONG) return pb_emit(env->emitter, c, "error", (double)NAN, 0, PB_ROW_WRONG, pb_error());
     PB_TRY(s);
-    if (!pb_diff_ok(&d, op->tol[t])) {
+    if (!pb_diff_ok(&d, tolerance)) {
         snprintf(note, sizeof note, "%s differs from ref: rel %.3g, largest %.3g, tolerance %.3g", d.tensor, d.rel,
-                 d.max, op->tol[t]);
+                 d.max, tolerance);
         return pb_emit(env->emitter, c, "error", d.rel, 0, PB_ROW_WRONG, note);
     }
     PB_TRY(pb_emit(env->emitter, c, "error", d.rel, 0, PB_ROW_OK, NULL));
-    return time_shape(ctx, cpu, c, op, t, env);
+    return time_shape(ctx, cpu, c, of, env);
 }
 
 static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
-    const pb_op *op = pb_op_find(c->name);
-    pb_dtype t;
+    pb_kernel_case of;
     pb_ctx cpu;
-    if (!op) return pb_fail(PB_EINVAL, "there is no op '%s'", c->name);
-    if (!float_dtype(pb_case_get(c, "dtype"), &t)) return pb_fail(PB_EINVAL, "dtype %s", pb_case_get(c, "dtype"));
+    PB_TRY(pb_kernel_case_of(c, &of));
     PB_TRY(pb_ctx_open(&cpu, PB_CPU, 0));
-    pb_status s = measure(ctx, &cpu, c, op, t, env);
+    pb_status s = measure(ctx, &cpu, c, &of, env);
     pb_ctx_close(&cpu);
     return s;
 }
+
+static double expect(const pb_case *c) { return pb_kernel_case_seconds(c, false); }
+static double device_expect(const pb_case *c) { return pb_kernel_case_seconds(c, true); }
 
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
@@ -391,14 +224,16 @@ static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 }
 
 #define AXES "dtype=* impl=!ref shape=*"
-static const pb_suite counting = {.name = "kernels", .axes = AXES, .enumerate = enumerate_edges, .run = run};
+static const pb_suite counting = {.name = "kernels", .axes = AXES, .enumerate = pb_kernel_edges, .run = run};
 
 const pb_suite pb_suite_kernels = {
     .name = "kernels",
     .what = "every op, with its share of the roofline",
     .axes = AXES,
-    .enumerate = enumerate,
+    .enumerate = pb_kernel_cases,
     .counting = &counting,
+    .expect = expect,
+    .device_expect = device_expect,
     .run = run,
     .conclude = conclude,
 };

@@ -1,0 +1,30 @@
+/* kernel_case.h - the cases of suite kernels: one op, shape, dtype and implementation each. */
+#ifndef PB_KERNEL_CASE_H
+#define PB_KERNEL_CASE_H
+#include "bench/rows/rows.h"
+#include "kernels/engine/op.h"
+
+typedef struct pb_kernel_case {
+    const pb_op *op;
+    pb_dtype dtype;
+    pb_dims dim; /* in the order of op->axes */
+} pb_kernel_case;
+
+/* Parses name, dtype and shape of a case, such as kernels/rmsnorm_fwd?dtype=f32&impl=avx2&shape=B1.S256.D576... EINVAL:
+ * no such op, or a dtype or shape that it does not have. */
+pb_status pb_kernel_case_of(const pb_case *c, pb_kernel_case *out);
+/* Returns the estimated seconds of a case in one process: filling the tensors, and the calls that are timed, at rates
+ * that most ops reach on two CPU cores or (device) on an H200. */
+double pb_kernel_case_seconds(const pb_case *c, bool device);
+
+/* Call add(user, case) for each case (pb_suite.enumerate).
+ * pb_kernel_cases: of each op the first shape of its grid, on a GPU also its device grid. full: all shapes, and the
+ * implementations that serve only what a faster one does not take.
+ * pb_kernel_edges: of each op the first three edge shapes that the implementation takes, because shapes of the grids take
+ * minutes on an emulated processor, and those of the tests reach the same code. full: all edge shapes. */
+pb_status pb_kernel_cases(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user);
+pb_status pb_kernel_edges(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user);
+/* Finds the first edge shape of the op, from `from` on, that implementation plan->impl takes for dtype t; *out is NULL
+ * if none is left. plan: the plan backend, which allocates no memory and fills no tensors. ENOMEM. */
+pb_status pb_kernel_edge(pb_ctx *plan, const pb_op *op, pb_dtype t, const pb_dims *from, const pb_dims **out);
+#endif
