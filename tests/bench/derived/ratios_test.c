@@ -78,12 +78,54 @@ static void sparse_attention_is_divided_by_dense_attention_of_its_length(void **
     close_emitter(&e);
 }
 
+/* Each line of ratios.def whose two cases differ in one axis gives its ratio, and no other. */
+static void every_line_of_the_table_gives_its_ratio(void **state)
+{
+    static const struct {
+        const char *suite, *metric, *key, *other, *ratio;
+    } lines[] = {
+        {"kernels", "kernel_time", "kernels/linear_fwd?dtype=f32&impl=avx512&shape=B1", "impl=blas",
+         "own_over_library"},
+        {"kernels", "kernel_time", "kernels/linear_fwd?dtype=f32&impl=avx2&shape=B1", "impl=blas", "own_over_library"},
+        {"kernels", "kernel_time", "kernels/linear_fwd?dtype=f32&impl=omp&shape=B1", "impl=blas", "own_over_library"},
+        {"kernels", "kernel_time", "kernels/nf4_linear_dx?dtype=bf16&impl=wgmma&shape=B1", "impl=cublaslt",
+         "own_over_library"},
+        {"kernels", "kernel_time", "kernels/attention_bwd?dtype=bf16&impl=wgmma_ordered&shape=B1", "impl=wgmma",
+         "deterministic_over_varying"},
+        {"attention", "kernel_time", "attention/bwd?seq=4096&variant=deterministic", "variant=sparse",
+         "deterministic_over_varying"},
+        {"load", "load_time", "load/step?seq=128&tuning=qlora", "tuning=full", "nf4_over_dense"},
+        {"comm", "time", "comm/all_reduce?bytes=1024&dtype=bf16", "dtype=f32", "bf16_over_f32"},
+        {"backward", "backward_time", "backward/step?dtype=bf16&seq=128", "dtype=f32", "bf16_over_f32"},
+        {"throughput", "step_time", "throughput/step?dtype=bf16&seq=128", "dtype=f32", "bf16_over_f32"},
+        {"kernels", "kernel_time", "kernels/swiglu_fwd?dtype=bf16&impl=avx2&shape=B1", "dtype=f32", "bf16_over_f32"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        char axis[32], want[256];
+        pb_emitter e;
+        pb_case other = case_of(lines[i].key);
+        const int n = (int)strcspn(lines[i].other, "=");
+        snprintf(axis, sizeof axis, "%.*s", n, lines[i].other);
+        CHECK_OK(pb_case_set(&other, axis, lines[i].other + n + 1));
+        pb_case_finish(&other);
+        open_emitter(&e);
+        put(&e, lines[i].key, lines[i].metric, 3);
+        put(&e, other.key, lines[i].metric, 4);
+        CHECK_OK(pb_ratios_conclude(&e, lines[i].suite));
+        snprintf(want, sizeof want, "%s,%s,1,lower,0.75,0,ok,3 over 4", lines[i].key, lines[i].ratio);
+        must_hold(want);
+        close_emitter(&e);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_feature_is_divided_by_the_case_without_it),
         cmocka_unit_test(only_cases_that_differ_in_the_axis_alone_are_compared),
         cmocka_unit_test(sparse_attention_is_divided_by_dense_attention_of_its_length),
+        cmocka_unit_test(every_line_of_the_table_gives_its_ratio),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
