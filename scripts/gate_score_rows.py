@@ -9,6 +9,7 @@ COLUMNS = ("commit", "device", "machine", "kind", "name", "round", "part", "exit
            "detectable", "pairs", "seconds", "rows")
 TIMES = ("kernel_time", "backward_time", "step_time")
 COUNTERS = ("kernel_launches", "graph_nodes", "host_syncs", "allocations", "held_peak", "formula_flops")
+INSTRUCTIONS = ("instructions",)
 LINE = re.compile(r"^(\S.*?) {2,}(\w+) {2,}.*?\s\d+/\d+\s+([A-Z]+)\b(.*)$")
 
 
@@ -35,6 +36,8 @@ def verdict_of(text, metrics, code):
     detectable = max((float(m[1]) / 100 for m in found if m), default=None)
     if worse:
         verdict = "found"
+    elif metrics is INSTRUCTIONS and "REFERENCE" in words:
+        verdict, worse = "failed", ["the numbers of instructions are not comparable"]
     elif "FAILED" in words or code in (2, 125) or (code == 4 and not words & {"SAME", "INCONCLUSIVE", "IMPROVED"}):
         verdict = "failed"
     else:
@@ -42,20 +45,20 @@ def verdict_of(text, metrics, code):
     return verdict, " ".join(worse).replace(",", ";"), "" if detectable is None else f"{detectable:.4f}"
 
 
-def values(results):
-    """{(process, key): value of the case's time} of one results.csv, and the machine that measured it."""
+def values(results, metrics=TIMES):
+    """{(process, key): value of the case's metric} of one results.csv, and the machine that measured it."""
     out, machine = {}, ""
     with open(results, encoding="utf-8", newline="") as f:
         for row in csv.DictReader(f):
             machine = row["machine_id"]
-            if row["metric"] in TIMES and row["status"] == "ok" and row["value"]:
+            if row["metric"] in metrics and row["status"] == "ok" and row["value"]:
                 out[row["process"], row["key"]] = float(row["value"])
     return out, machine
 
 
 def change_of(base, cand):
-    """(change, pairs) of the case that changed most: the median over the pairs of candidate/base - 1. Empty if a side
-    lacks the times."""
+    """(change, pairs) of the case that changed most: the median over the pairs of candidate/base - 1. Empty if no case
+    has values on both sides."""
     by_key = {}
     for at in base.keys() & cand.keys():
         by_key.setdefault(at[1], []).append(cand[at] / base[at] - 1)

@@ -31,6 +31,12 @@ class Record:
         self.breaks, self.tests, self.gpu_test = "", [], ""  # of a mutation
         self.what, self.bench, self.gpu_bench, self.folder = "", "", "", ""  # of a slowdown or a harmless change
 
+    def counted(self):
+        """The options of bench that count the instructions of the cases of `bench`, as words; None: its suite is not
+        counted. Counting has one thread, and suite kernels takes the tests' shapes in place of those of its grids."""
+        options = re.sub(r"--(threads|grid) \S+|--axis shape=\S+", "", self.bench).split()
+        return options if set(options) & {"kernels", "backward"} else None
+
 
 class Error(Exception):
     pass

@@ -10,6 +10,9 @@ from readme_results import fail, table
 AIMS = {"cpu": ((0.05, 1.0), (0.02, 0.75)), "cuda": ((0.02, 1.0),)}
 HARMLESS_COMPARISONS = {"cpu": 108, "cuda": 36}
 CONFIDENCE = 0.95
+COUNTS = ("counters", "instructions")  # the parts of the gate that need no statistics
+PARTS = {"cpu": (*COUNTS, "pairs", "stored"), "cuda": ("counters", "pairs", "stored")}
+PART_NAMES = {"stored": "stored sessions"}
 
 
 # ---- Clopper-Pearson bounds --------------------------------------------------------------------------------------
@@ -43,10 +46,11 @@ def lower(k, n):
 
 
 class Change:
-    """The rows of one slowdown or harmless change on one machine."""
+    """The rows of one slowdown or harmless change on one machine. record: None if it no longer exists."""
 
-    def __init__(self, name, what, rows):
-        self.name, self.what, self.rows = name, what, rows
+    def __init__(self, name, record, rows):
+        self.name, self.record, self.rows = name, record, rows
+        self.what = record.what if record else "The record no longer exists."
         self.size = next((float(r["change"]) for r in self.of("pairs") if r["change"]), None)
 
     def of(self, part):
@@ -59,19 +63,24 @@ class Change:
         """The answer of one part of the gate."""
         rows = self.of(part)
         if not rows:
-            return "not measured"
-        verdict = rows[-1]["verdict"]
-        detectable = f", would find {100 * float(rows[-1]['detectable']):.1f} %" if rows[-1]["detectable"] else ""
-        counts = part == "counters"
-        return {"found": "found", "inconclusive": "INCONCLUSIVE" + detectable, "failed": "comparison failed",
-                "improved": "no: a counter fell" if counts else "**called faster**",
-                "same": "no" if counts else "**missed**: SAME"}[verdict]
+            uncounted = part == "instructions" and self.record and not self.record.counted()
+            return "not counted" if uncounted else "not measured"
+        row = rows[-1]
+        detectable = f", would find {100 * float(row['detectable']):.1f} %" if row["detectable"] else ""
+        size = f" ({100 * float(row['change']):+.1f} %)" if part == "instructions" and row["change"] else ""
+        counts = part in COUNTS
+        return {"found": "found" + size, "inconclusive": "INCONCLUSIVE" + detectable, "failed": "comparison failed",
+                "improved": f"no: a counter fell{size}" if counts else "**called faster**",
+                "same": "no" + size if counts else "**missed**: SAME"}[row["verdict"]]
 
     def compared(self):
         return [r for r in self.of("pairs") if r["verdict"] != "failed"]
 
     def alarms(self):
-        return sum(r["verdict"] == "found" or r["exit_code"] == "1" for r in self.rows)
+        return sum(r["verdict"] == "found" or r["exit_code"] == "1" for r in self.rows if r["part"] not in COUNTS)
+
+    def counted(self):
+        return [r for r in self.rows if r["part"] in COUNTS and r["verdict"] != "failed"]
 
 
 class Scores:
@@ -83,13 +92,14 @@ class Scores:
         if not self.rows:
             raise ValueError(f"{path} has no rows")
         self.device = self.rows[0]["device"]
+        self.parts = PARTS[self.device]
         of_device = [r for r in records if (r.gpu_bench if self.device == "cuda" else r.bench)]
         self.total = {kind: sum(r.kind == kind for r in of_device) for kind in ("slowdown", "harmless")}
-        what = {r.name: r.what for r in records}
+        by_name = {r.name: r for r in records}
         by = {}
         for row in self.rows:
             by.setdefault((row["kind"], row["name"]), []).append(row)
-        changes = {at: Change(at[1], what.get(at[1], "The record no longer exists."), rows) for at, rows in by.items()}
+        changes = {at: Change(at[1], by_name.get(at[1]), rows) for at, rows in by.items()}
         self.slowdowns = sorted((c for (kind, _), c in changes.items() if kind == "slowdown"),
                                 key=lambda c: -(c.size if c.size is not None else 9))
         self.harmless = sorted((c for (kind, _), c in changes.items() if kind == "harmless"), key=lambda c: c.name)
@@ -149,6 +159,10 @@ def totals(s):
     bound = f"below {100 * upper(min(k, n), n):.1f} %" if n else ""
     met = "**not met**" if k else "met" if n >= aim else f"{n} of {aim} comparisons made"
     rows.append(["alarms in comparisons of harmless changes", f"{k} of {n}", bound, f"none in {aim}", met])
+    counts = [r for c in s.harmless for r in c.counted()]
+    k = sum(r["verdict"] == "found" for r in counts)
+    rows.append(["alarms of counts on harmless changes", f"{k} of {len(counts)}", "", "none",
+                 "**not met**" if k else "met" if counts else "nothing measured"])
     return table(["", "result", "95 % bound", "aim", ""], rows)
 
 
@@ -157,13 +171,13 @@ def section(s):
     measured = (f"Measured are {len(s.slowdowns)} of {s.total['slowdown']} slowdowns and {len(s.harmless)} of "
                 f"{s.total['harmless']} harmless changes ({pairs[0]} and {pairs[1]} of them by pairs), "
                 f"at {s.commits()}.")
-    slow = [[c.what, "" if c.size is None else f"{100 * c.size:+.1f} %", *map(c.cell, ("counters", "pairs", "stored"))]
+    slow = [[c.what, "" if c.size is None else f"{100 * c.size:+.1f} %", *map(c.cell, s.parts)]
             for c in s.slowdowns]
     others = ("improved", "same", "inconclusive", "failed")
     harmless = [[c.what, f"{len(c.compared())}", f"{c.alarms()}",
                  *(f"{sum(r['verdict'] == verdict for r in c.of('pairs'))}" for verdict in others)] for c in s.harmless]
     parts = [f"## `{s.machine}`", measured, totals(s),
-             table(["slowdown", "time", "counters", "pairs", "stored sessions"], slow),
+             table(["slowdown", "time", *(PART_NAMES.get(part, part) for part in s.parts)], slow),
              table(["harmless change", "compared", "alarms", "IMPROVED", "SAME", "INCONCLUSIVE", "failed"], harmless)]
     return "\n\n".join(part for part in parts if part)
 

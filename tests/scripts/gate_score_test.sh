@@ -33,14 +33,14 @@ in: value.h
 
 slowdown: slow-other
 is: The other value is six.
-bench: --suite kernels --threads 2
+bench: --suite kernels --threads 2 --grid full --axis shape=S9
 in: other.c other
 - return 5;
 + return 6;
 
 harmless: same-program
 is: The executable is copied.
-bench: --suite kernels
+bench: --suite throughput
 folder: same
 
 slowdown: gpu-only
@@ -89,13 +89,19 @@ cat >bench <<'TEXT'
 #!/bin/bash
 echo "$*" >>calls
 head=bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note
-write() { # write FOLDER VALUE
+write() { # write FOLDER VALUE [MACHINE METRIC]
     mkdir -p "$1"
     echo "$head" >"$1/results.csv"
-    for p in 0 1 2; do echo "2,r,cpu-test,$p,kernels/k?a=1,kernel_time,s,lower,$2,5,ok," >>"$1/results.csv"; done
+    for p in 0 1 2; do echo "2,r,${3:-cpu-test},$p,kernels/k?a=1,${4:-kernel_time},s,lower,$2,5,ok," >>"$1/results.csv"; done
 }
 for ((i = 1; i <= $#; i++)); do [[ ${!i} == --out ]] && j=$((i + 1)) && out=${!j}; done
 case "$*" in
+*--instructions*slow-value*)
+    [[ -e nothing-counted ]] && metric=kernel_time
+    write "$out" 1000000 cpu-emulated ${metric:-instructions}
+    ;;
+*--instructions*slow-other*) write "$out" 1500000 cpu-emulated instructions ;;
+*--instructions*) write "$out" 1000000 cpu-emulated instructions ;;
 run*) write "$out" 1.0 ;;
 */slow-value/bench*) # the exit code is that of a counter; times show nothing
     write "$out/base" 1.0 && write "$out/cand" 1.03
@@ -112,6 +118,15 @@ run*) write "$out" 1.0 ;;
     write "$out/base" 1.0 && write "$out/cand" 1.001
     echo 'k a=1  kernel_time     1.0 s  1.0 s  +0.1 %  3/3        SAME: detectable 1.10 %'
     ;;
+*runs/slow-value-0-instructions*)
+    [[ -e other-build ]] && echo 'k a=1  instructions  1000000  1000000  +0.0 %  1/1        REFERENCE: not comparable'
+    exit 0
+    ;;
+*runs/slow-other-0-instructions*)
+    echo 'k a=1  kernel_launches      1      2   +100 %  1/1        REGRESSED: exact, 1 -> 2 (+1)'
+    echo 'k a=1  instructions      1000000      1500000   +50.0 %  1/1        REGRESSED: exact, +500000'
+    exit 1
+    ;;
 *runs/slow-value-0*)
     echo 'kernels: k a=1  kernel_launches      1      2   +100 %  1/1        REGRESSED: exact, 1 -> 2 (+1)'
     exit 1
@@ -119,11 +134,13 @@ run*) write "$out" 1.0 ;;
 esac
 TEXT
 for name in unchanged slow-value slow-other same-program; do install -m 755 bench "$bin/$name/bench"; done
+mkdir path && printf '#!/bin/sh\n' >path/valgrind && chmod +x path/valgrind
+export PATH=$PWD/path:$PATH
 
-expect 3 '7 comparisons not made: the budget ended' score --budget 0s
+expect 3 '9 comparisons not made: the budget ended' score --budget 0s
 [[ -e t/build/gate-score/results.csv ]] && fail "rows without a comparison"
 expect 0 '' score
-[[ $(rows) -eq 7 ]] || fail "$(rows) rows, not 7"
+[[ $(rows) -eq 9 ]] || fail "$(rows) rows, not 9"
 is slow-value 0 counters verdict found
 is slow-value 0 pairs verdict inconclusive
 is slow-value 0 pairs detectable 0.0420
@@ -139,6 +156,31 @@ grep -q 'slow-value/bench --suite kernels --threads 1' t/calls || fail "slow-val
 mv t/build/gate-score/results.csv all.csv
 expect 0 '' score --part counters
 [[ $(rows) -eq 3 ]] || fail "--part counters: $(rows) rows, not 3"
+rm t/build/gate-score/results.csv
+
+# ---- instructions: one thread, the shapes of the tests, on the machine itself and not on the one that Valgrind emulates -
+: >t/calls
+expect 0 '' score --part instructions
+[[ $(rows) -eq 2 ]] || fail "--part instructions: $(rows) rows, not 2: suite throughput is not counted"
+is slow-other 0 instructions verdict found
+is slow-other 0 instructions change 0.5000
+is slow-other 0 instructions rows 'k a=1:instructions'
+is slow-value 0 instructions verdict same
+is slow-value 0 instructions machine cpu-test
+grep -q 'run --suite kernels --instructions callgrind .*--processes 1 --out .*slow-other' t/calls ||
+    fail "slow-other has other options than it may have in Valgrind: $(cat t/calls)"
+touch t/nothing-counted
+expect 4 '' score --part instructions --fresh slow-value
+is slow-value 0 instructions verdict failed
+is slow-value 0 instructions rows 'no case has a number of instructions on both sides'
+rm t/nothing-counted && touch t/other-build
+expect 4 '' score --part instructions --fresh slow-value
+is slow-value 0 instructions rows 'the numbers of instructions are not comparable'
+rm t/other-build path/valgrind
+mkdir tools && ln -s "$(command -v git)" tools/
+ln -s "$(python3 -c 'import sys; print(sys.executable)')" tools/python3 # python3 may be a script that needs PATH
+without_valgrind() { (PATH=$PWD/tools && score "$@"); }
+expect 2 'the part instructions needs valgrind, which is not installed' without_valgrind --part instructions --fresh slow-value
 mv all.csv t/build/gate-score/results.csv
 
 # ---- what has a row is not measured again, whatever the commit -----------------------------------------------------
@@ -147,26 +189,26 @@ expect 0 '' score --commit c2
 [[ $(wc -l <t/calls) -eq $calls ]] || fail "measured again"
 sed -i '/same-program,1,/d' t/build/gate-score/results.csv
 expect 0 '' score --commit c2
-[[ $(rows) -eq 7 ]] || fail "$(rows) rows after one was measured again"
+[[ $(rows) -eq 9 ]] || fail "$(rows) rows after one was measured again"
 is same-program 1 pairs commit c2
 is same-program 0 pairs commit c1
 expect 0 '' score --commit c3 --fresh slow-other
 is slow-other 0 pairs commit c3
 is slow-value 0 pairs commit c1
-[[ $(rows) -eq 7 ]] || fail "$(rows) rows after --fresh"
+[[ $(rows) -eq 9 ]] || fail "$(rows) rows after --fresh"
 
 # ---- stored rows ---------------------------------------------------------------------------------------------------
 stored=t/baselines/cpu-test/gate_score.csv
-expect 0 'baselines/cpu-test/gate_score.csv: 7 rows' score --store
+expect 0 'baselines/cpu-test/gate_score.csv: 9 rows' score --store
 cp t/build/gate-score/results.csv first.csv
 rm t/build/gate-score/results.csv
 calls=$(wc -l <t/calls)
 expect 0 '' score
 [[ $(wc -l <t/calls) -eq $calls && ! -e t/build/gate-score/results.csv ]] || fail "what is stored was measured again"
 expect 0 '' score --commit c4 --fresh slow-value
-expect 0 'gate_score.csv: 2 rows' score --store
-[[ $(wc -l <"$stored") -eq 8 && $(grep -c '^c4,.*slow-value' "$stored") -eq 2 ]] || fail "stored: $(cat "$stored")"
-expect 0 '7 rows' score --store "$PWD/first.csv"
+expect 0 'gate_score.csv: 3 rows' score --store
+[[ $(wc -l <"$stored") -eq 10 && $(grep -c '^c4,.*slow-value' "$stored") -eq 3 ]] || fail "stored: $(cat "$stored")"
+expect 0 '9 rows' score --store "$PWD/first.csv"
 expect 2 'nosuch.csv has no results' score --store "$PWD/nosuch.csv"
 echo 'a,b' >other.csv && cp "$stored" was.csv
 expect 2 'other.csv has other columns' score --store "$PWD/other.csv"
@@ -192,24 +234,28 @@ has 'Measured are 2 of 2 slowdowns and 1 of 1 harmless changes (2 and 1 of them 
 has '| slowdowns of 5 % and more found | 1 of 1 | above 5 % | all | met |'
 has '| slowdowns of 2 to 5 % found | 1 of 1 | above 5 % | 75 % | met |'
 has '| alarms in comparisons of harmless changes | 0 of 2 | below 77.6 % | none in 108 | 2 of 108 comparisons made |'
-has '| The other value is six. | +50.0 % | no | found | not measured |'
-has '| The value is two. | +3.0 % | found | INCONCLUSIVE, would find 4.2 % | not measured |'
+has '| The other value is six. | +50.0 % | no | found (+50.0 %) | found | not measured |'
+has '| The value is two. | +3.0 % | found | no (+0.0 %) | INCONCLUSIVE, would find 4.2 % | not measured |'
 has '| The executable is copied. | 2 | 0 | 0 | 2 | 0 | 0 |'
 has 'finding: CPU: 1 of 1 slowdowns of 5 % and more were found; 1 of 1 slowdowns of 2 to 5 % were found; 0 of 2'
 # Totals need all records: without one of them the README keeps what it had.
 cp "$stored" whole.csv && sed -i '/slow-other,0,pairs/d' "$stored"
 out=$(tables)
-has '| The other value is six. |  | no | not measured | not measured |'
-has '| slowdowns of unknown size found | 0 of 1 |'
+has '| The other value is six. |  | no | found (+50.0 %) | not measured | not measured |'
+has '| slowdowns of unknown size found | 1 of 1 |'
 has '| slowdowns of 2 to 5 % found | 1 of 1 | above 5 % | 75 % | met so far |'
 [[ $out == *'finding: ' ]] || fail "totals without slow-other: $out"
 cp whole.csv "$stored"
 # Misses and alarms are shown, and no aim is met.
-sed -i '/slow-other,0,pairs/s/,1,found,/,0,same,/; /same-program,1,pairs/s/,0,same,/,1,found,/' "$stored"
+sed -i '/slow-other,0,\(pairs\|instructions\)/s/,1,found,/,0,same,/; /same-program,1,pairs/s/,0,same,/,1,found,/' "$stored"
 out=$(tables)
 has '| slowdowns of 5 % and more found | 0 of 1 | above 0 % | all | **not met** |'
-has '| The other value is six. | +50.0 % | no | **missed**: SAME | not measured |'
+has '| The other value is six. | +50.0 % | no | no (+50.0 %) | **missed**: SAME | not measured |'
+has '| alarms of counts on harmless changes | 0 of 1 |  | none | met |'
 has '| alarms in comparisons of harmless changes | 1 of 2 | below 97.5 % | none in 108 | **not met** |'
+sed -i '/same-program,0,counters/s/,0,same,/,1,found,/' "$stored"
+out=$(tables)
+has '| alarms of counts on harmless changes | 1 of 1 |  | none | **not met** |'
 rm "$stored"
 [[ $(tables) == $'\nfinding: ' ]] || fail "tables of nothing: $(tables)"
 
