@@ -68,6 +68,15 @@ def change_of(base, cand):
     return f"{statistics.median(by_key[key]):.4f}", len(by_key[key])
 
 
+def counted_change(text):
+    """candidate/base - 1 of the case whose number of instructions changed most, by the table that bench compare prints.
+    Empty: all numbers count as equal, and the table has none of them."""
+    shown = [why for _, metric, _, why in table_rows(text) if metric in INSTRUCTIONS]
+    numbers = [re.search(r"exact, (\d+) -> (\d+)", why) for why in shown]
+    changes = [int(m[2]) / int(m[1]) - 1 for m in numbers if m and int(m[1])]
+    return f"{max(changes, key=abs):.4f}" if changes else ""
+
+
 # ---- the CSV -------------------------------------------------------------------------------------------------------
 
 
