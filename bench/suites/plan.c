@@ -355,10 +355,10 @@ static pb_status plan_both(pb_ctx *ctx, const pb_suite *s, const pb_plan_request
 {
     pb_plan chosen = {0};
     pb_status st = plan_ceilings(ctx, s, r, out);
-    out->suite = s;
     out->device = ctx->id != PB_CPU;
     out->ceilings = out->n;
     if (st == PB_OK) st = plan_suite(ctx, s, r, &chosen);
+    out->suite = chosen.suite; /* that of a counting run has no conclusions */
     for (int i = 0; i < chosen.n && st == PB_OK; i++) st = add_case(out, &chosen.cases[i]);
     pb_plan_free(&chosen);
     return st;
