@@ -178,8 +178,8 @@ static void note_outlook(const pb_comparison *c, FILE *out)
     if (!o || !o->rows) return;
     pb_worsening(least, o->detects_least, " ");
     pb_worsening(most, o->detects_most, " ");
-    fprintf(out, "note: between processes, the gating values of this run vary by %.2g %% (standard deviation)",
-            100 * o->spread);
+    fprintf(out, "note: between processes, the %s of this run vary by %.2g %% (standard deviation)",
+            o->gating ? "gating values" : "times", 100 * o->spread);
     if (!c->vs->figures) {
         fprintf(out, "; a comparison with one more run like it would notice a row that is %s worse", least);
         if (strcmp(least, most) != 0) fprintf(out, ", %s for the noisiest row", most);

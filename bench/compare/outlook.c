@@ -12,17 +12,29 @@
 
 enum { MOST_PLACEBOS = 256 };
 
-/* The gating rows of a run that have enough processes, ordered as in the set. */
-typedef struct gating_rows {
+/* The judged rows of a run that have enough processes, ordered as in the set. */
+typedef struct judged_rows {
     const pb_series **s; /* [n] */
     size_t n;
     int family; /* their number, plus one for each suite and metric that has two or more: its row `all rows` */
-} gating_rows;
+} judged_rows;
 
-static bool usable(const pb_series *s, const pb_gates *gates)
+/* Which rows are judged, in the order in which they are tried. */
+typedef enum choice { GATING, GATING_PAIRS, TIMED } choice;
+
+static bool chosen(const pb_series *s, const pb_gates *gates, choice which)
 {
-    return pb_series_ok(s) && s->median > 0 && isfinite(s->scatter) && s->processes >= PB_ENOUGH_PROCESSES &&
-           pb_gates_find(gates, s->key, s->metric)->gating;
+    const pb_gate *g = pb_gates_find(gates, s->key, s->metric);
+    switch (which) {
+    case GATING: return g->gating;
+    case GATING_PAIRS: return g->gating_pairs;
+    default: return strcmp(s->unit, "s") == 0 && strcmp(s->better, "lower") == 0 && !pb_key_of(s->key, "ceiling");
+    }
+}
+
+static bool usable(const pb_series *s)
+{
+    return pb_series_ok(s) && s->median > 0 && isfinite(s->scatter) && s->processes >= PB_ENOUGH_PROCESSES;
 }
 
 static bool alike(const pb_series *a, const pb_series *b)
@@ -32,20 +44,28 @@ static bool alike(const pb_series *a, const pb_series *b)
 }
 
 /* The number of rows before index `end` that are of one suite and metric with `s`. */
-static int like_before(const gating_rows *r, size_t end, const pb_series *s)
+static int like_before(const judged_rows *r, size_t end, const pb_series *s)
 {
     int n = 0;
     for (size_t i = 0; i < end; i++) n += alike(r->s[i], s);
     return n;
 }
 
-static pb_status gating_rows_of(const pb_series_set *run, const pb_gates *gates, gating_rows *out)
+static choice choice_of(const pb_series_set *run, const pb_gates *gates)
 {
-    *out = (gating_rows){.s = malloc((run->n + 1) * sizeof *out->s)};
+    for (choice which = GATING; which < TIMED; which++)
+        for (size_t i = 0; i < run->n; i++)
+            if (usable(&run->s[i]) && chosen(&run->s[i], gates, which)) return which;
+    return TIMED;
+}
+
+static pb_status judged_rows_of(const pb_series_set *run, const pb_gates *gates, choice which, judged_rows *out)
+{
+    *out = (judged_rows){.s = malloc((run->n + 1) * sizeof *out->s)};
     if (!out->s) return pb_fail(PB_ENOMEM, "compare: out of memory");
     for (size_t i = 0; i < run->n; i++) {
         const pb_series *s = &run->s[i];
-        if (!usable(s, gates)) continue;
+        if (!usable(s) || !chosen(s, gates, which)) continue;
         out->family += 1 + (like_before(out, out->n, s) == 1);
         out->s[out->n++] = s;
     }
@@ -53,7 +73,7 @@ static pb_status gating_rows_of(const pb_series_set *run, const pb_gates *gates,
 }
 
 /* The detectable change of row `s`. `processes` has room for all rows. */
-static double detects(const pb_series_set *run, const gating_rows *r, const pb_series *s, bool locked_clocks,
+static double detects(const pb_series_set *run, const judged_rows *r, const pb_series *s, bool locked_clocks,
                       pb_stored_processes *processes)
 {
     pb_placebo pair[MOST_PLACEBOS];
@@ -75,10 +95,11 @@ static double detects(const pb_series_set *run, const gating_rows *r, const pb_s
 
 pb_status pb_outlook_of(const pb_series_set *run, const pb_gates *gates, bool locked_clocks, pb_outlook *out)
 {
-    gating_rows r;
+    judged_rows r;
     double sum = 0;
-    *out = (pb_outlook){0};
-    PB_TRY(gating_rows_of(run, gates, &r));
+    const choice which = choice_of(run, gates);
+    *out = (pb_outlook){.gating = which != TIMED};
+    PB_TRY(judged_rows_of(run, gates, which, &r));
     pb_stored_processes *processes = malloc((r.n + 1) * sizeof *processes);
     for (size_t i = 0; processes && i < r.n; i++) {
         const double d = detects(run, &r, r.s[i], locked_clocks, processes);

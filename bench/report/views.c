@@ -299,14 +299,16 @@ static pb_status print_metrics(pb_report_page *p, const pb_layout *l)
 /* Prints a suite without a view: a line per key and metric. */
 static pb_status print_list(pb_report_page *p, const pb_axes *axes, const pb_series *s, size_t n)
 {
+    static const char *const names[] = {"case", "metric", "median", "least..largest", "spread"};
+    enum { COLS = sizeof names / sizeof *names };
     pb_grid g;
     char text[CELL], ends[PB_FIGURE_TEXT];
-    const int head = p->markdown; /* a Markdown table needs a header row */
-    if (!pb_grid_open(&g, p->text, (int)n + head, 4, 2)) return pb_fail(PB_ENOMEM, "report: out of memory");
-    static const char *const names[4] = {"case", "metric", "median", "least..largest"};
-    for (int c = 0; head && c < 4; c++) pb_grid_set(&g, 0, c, names[c]);
+    bool spread = false; /* stored values, and those of one process, have none */
+    for (size_t i = 0; i < n; i++) spread |= pb_series_ok(&s[i]) && s[i].scatter > 0;
+    if (!pb_grid_open(&g, p->text, (int)n + 1, COLS - !spread, 2)) return pb_fail(PB_ENOMEM, "report: out of memory");
+    for (int c = 0; c < COLS - !spread; c++) pb_grid_set(&g, 0, c, names[c]);
     for (size_t i = 0; i < n; i++) {
-        const int row = (int)i + head;
+        const int row = (int)i + 1;
         pb_axes_label(axes, s[i].key, text, sizeof text);
         pb_grid_set(&g, row, 0, text);
         pb_grid_set(&g, row, 1, s[i].metric);
@@ -314,6 +316,9 @@ static pb_status print_list(pb_report_page *p, const pb_axes *axes, const pb_ser
         pb_grid_set(&g, row, 2, text);
         pb_figure_range(ends, s[i].median, s[i].min, s[i].max, s[i].unit);
         pb_grid_set(&g, row, 3, ends);
+        snprintf(text, sizeof text, pb_series_ok(&s[i]) && s[i].scatter > 0 ? "%.2g %%" : ".",
+                 100 * sqrt(s[i].scatter));
+        if (spread) pb_grid_set(&g, row, 4, text);
     }
     close_grid(p, &g);
     return PB_OK;

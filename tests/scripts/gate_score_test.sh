@@ -160,7 +160,7 @@ expect 0 '' score --part counters
 [[ $(rows) -eq 3 ]] || fail "--part counters: $(rows) rows, not 3"
 rm t/build/gate-score/results.csv
 
-# ---- instructions: one thread and the tests' shapes; the machine is the real one, not the one that Valgrind emulates ----
+# ---- instructions: one thread and the tests' shapes; the machine is not the one that Valgrind emulates -----------------
 : >t/calls
 expect 0 '' score --part instructions
 [[ $(rows) -eq 2 ]] || fail "--part instructions: $(rows) rows, not 2: suite throughput is not counted"

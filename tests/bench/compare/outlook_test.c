@@ -38,7 +38,8 @@ static void write_text(const char *path, const char *text)
 
 static const char gates_text[] = "suite,metric,better,stored_limit,ceiling,gating\n"
                                  "backward,backward_time,lower,0.15,,yes\n"
-                                 "backward,peak_memory,lower,0.05,,no\n";
+                                 "backward,peak_memory,lower,0.05,,no\n"
+                                 "kernels,kernel_time,lower,0.25,,pairs\n";
 
 static pb_outlook outlook_of(const char *folder, const made *row, int n)
 {
@@ -94,13 +95,33 @@ static void a_placebo_pair_widens_other_rows(void **state)
     CHECK_NEAR(o.detects_most, t * sqrt(2 * (p2 + c2)), 1e-9);
 }
 
-static void a_run_without_gating_rows_says_nothing(void **state)
+static void a_run_without_times_says_nothing(void **state)
 {
     const made rows[] = {{STEP("1", "sync"), "peak_memory", "B", {1, 2, 3}}};
     (void)state;
     const pb_outlook o = outlook_of(folder, rows, 1);
     assert_int_equal(o.rows, 0);
     assert_true(o.spread == 0);
+}
+
+/* Without a gating row, the rows that gate in comparisons of executables count; without these, the times of the suite.
+ * A ceiling is not one of them. */
+static void a_run_without_gating_rows_judges_its_times(void **state)
+{
+    const made rows[] = {{"kernels/op?n=1", "kernel_time", "s", {1, exp(0.1), exp(0.2)}},
+                         {"kernels/op?n=1", "row_time", "s", {1, 40, 900}},
+                         {"ceiling/call", "call_time", "s", {1, 50, 900}}};
+    const made timed[] = {{"load/step?n=1", "load_time", "s", {1, exp(0.2), exp(0.4)}},
+                          {"load/step?n=1", "peak_memory", "B", {1, 30, 900}},
+                          {"ceiling/call", "call_time", "s", {1, 50, 900}}};
+    (void)state;
+    pb_outlook o = outlook_of(folder, rows, 3);
+    assert_true(o.rows == 1 && o.gating);
+    CHECK_NEAR(o.spread, 0.1, 1e-12);
+    o = outlook_of(folder, timed, 3);
+    assert_true(o.rows == 1 && !o.gating);
+    CHECK_NEAR(o.spread, 0.2, 1e-12);
+    CHECK_NEAR(o.detects_least, pb_t_quantile(0.01, 6) * sqrt(2 * (0.448671104578208 * 0.04 + 0.0025)), 1e-9);
 }
 
 /* The output of a first run: one sentence, and detects= in the last line. The percentages are 100 (exp(x) - 1). */
@@ -138,7 +159,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spread_and_bound_follow_the_formulas),
         cmocka_unit_test(a_placebo_pair_widens_other_rows),
-        cmocka_unit_test(a_run_without_gating_rows_says_nothing),
+        cmocka_unit_test(a_run_without_times_says_nothing),
+        cmocka_unit_test(a_run_without_gating_rows_judges_its_times),
         cmocka_unit_test(a_first_run_prints_its_outlook),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
