@@ -1,6 +1,7 @@
 #!/bin/bash
-# counters_test.sh BENCH SOURCE - the exact counters of the model `tiny` are those of SOURCE/baselines/exact/. A change
-# of the code that raises one fails here. If it is intended, `bench baseline counters` renews the file (HACKING.md).
+# counters_test.sh BENCH SOURCE - the exact counters of the model `tiny` are those of SOURCE/baselines/exact/, and every
+# op has some. A change of the code that raises one fails here. If it is intended, `bench baseline counters` renews the
+# file (HACKING.md).
 bench=$1 source=$2
 . "${0%/*}/../../cli.sh"
 
@@ -12,6 +13,14 @@ for suite in backward throughput; do
     ! grep -q 'not stored yet' log || fail "$suite: a counter is not stored"
     ! grep -q ",$suite/step.*,unsupported," $suite/results.csv || fail "$suite: a row is unsupported"
 done
+
+# Every op has stored counters of a CPU: without them a lost fusion inside the op would pass.
+"$bench" list kernels | awk '{ print $1 }' >ops
+[[ $(wc -l <ops) -ge 52 ]] || fail 'bench list kernels has no list of ops'
+while read -r op; do
+    grep -q "[^,]*,[^,]*,cpu,[^,]*,kernels/$op?.*,kernel_launches," "$source/baselines/exact/kernels.csv" ||
+        fail "$op: no counters are stored: run scripts/renew-counters"
+done <ops
 
 # The counters of two runs of one program are equal; those of a copy with one more launch are not.
 expect 0 'note: exact counters: ' "$bench" compare backward backward --gates "$source/baselines/gates.csv"
