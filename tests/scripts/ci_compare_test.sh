@@ -28,6 +28,13 @@ version() {
 # $1
 case \$* in
 *junit*) echo "<testsuites \$*/>" && exit $2 ;;
+run*)
+    for last; do :; done
+    mkdir "\$last" && echo "$1: \$*" >"\$last/call"
+    [ "$1" != uncounted ] || { echo 'install the package valgrind' >&2; exit 125; }
+    exit 0
+    ;;
+*runs/base*runs/head*) echo "### counts of \$(cut -d: -f1 "\$2/call") and \$(cut -d: -f1 "\$3/call"): $COUNTED" && exit $2 ;;
 esac
 shift
 echo "### bench: \$(sed -n 2p "\$1") against \$(sed -n 2p "\$2"), by $1 in \${PWD##*/}"
@@ -77,6 +84,24 @@ expect 0 "$(git -C repo rev-parse topic~2): the earlier build is reused" other/s
 rm other/build/ci-compare/*/build/ready # as after an interrupted build
 expect 0 'base' other/scripts/ci-compare main
 [[ $(wc -l <other/build/ci-compare/built) -eq 3 ]] || fail "other: half a build was used"
+
+# ---- counting instructions: one run of each program, and a comparison of the two --------------------------------------
+git -C repo checkout -qb counts topic
+COUNTED='42 equal' version six 0
+expect 0 '### counts of one and six: 42 equal' compare main -- --suite kernels --instructions callgrind
+grep -q '^one: run --suite kernels --instructions callgrind --processes 1 --no-compare --no-keep --quiet --out ' $out/runs/base/call ||
+    fail "the base is not counted as asked for: $(cat $out/runs/base/call)"
+grep -q '^six: run --suite kernels --instructions callgrind --processes 1 ' $out/runs/head/call || fail "the head is not counted"
+grep -q '<testsuites compare .*/runs/base .*/runs/head --format junit/>' $out/junit.xml || fail "counts: no junit.xml"
+COUNTED='1 worse' version seven 1
+expect 1 '### counts of one and seven: 1 worse' compare main -- --instructions perf --gates g.csv
+grep -q 'runs/head --gates g.csv --format junit' $out/junit.xml || fail "counts are judged by other gates"
+COUNTED='note: 42 exact counters are not comparable' version eight 0
+expect 3 'are not comparable' compare main -- --instructions=callgrind
+version uncounted 0
+expect 125 'Counting the instructions of the head, commit' compare main -- --instructions callgrind
+grep -q 'exit code 125: install the package valgrind' $out/summary.md || fail "the reason is not in the summary"
+git -C repo checkout -q topic
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
 expect 2 'usage: scripts/ci-compare BASE_REF' compare
