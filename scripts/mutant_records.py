@@ -33,9 +33,11 @@ class Record:
 
     def counted(self):
         """The options of bench that count the instructions of the cases of `bench`, as words; None: its suite is not
-        counted. Counting has one thread, and suite kernels takes the tests' shapes in place of those of its grids."""
+        counted. Counting has one thread. Suite kernels takes the tests' shapes in place of those of its grids: all of
+        them, because the first ones are too small to show most changes."""
         options = re.sub(r"--(threads|grid) \S+|--axis shape=\S+", "", self.bench).split()
-        return options if set(options) & {"kernels", "backward"} else None
+        more = {"kernels": ["--grid", "full"], "backward": []}
+        return next((options + more[suite] for suite in more if suite in options), None)
 
 
 class Error(Exception):

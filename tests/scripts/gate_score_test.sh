@@ -170,7 +170,7 @@ is slow-other 0 instructions rows 'k a=1:instructions'
 is slow-value 0 instructions verdict same
 is slow-value 0 instructions change ''
 is slow-value 0 instructions machine cpu-test
-grep -q 'run --suite kernels --instructions callgrind .*--processes 1 --out .*slow-other' t/calls ||
+grep -q 'run --suite kernels --grid full --instructions callgrind .*--processes 1 --out .*slow-other' t/calls ||
     fail "slow-other has other options than it may have in Valgrind: $(cat t/calls)"
 touch t/nothing-counted
 expect 4 '' score --part instructions --fresh slow-value
