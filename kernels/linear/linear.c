@@ -166,6 +166,7 @@ static const pb_dims edge[] = {
     {2, 45, 130, 70, 1, 0},
     {1, 65, 1, 9, 1, 1},
     {2, 50, 96, 136, 1, 1}, /* all dimensions are multiples of the vector length */
+    {1, 20, 48, 96},        /* so few rows that every instruction set reads W in place, without packing */
     {0},
 };
 /* Shapes of smollm2-135m (256 and 2048 tokens, and decoding with 1 and 16), qwen2.5-0.5b and qwen2.5-1.5b. The layers
