@@ -1,5 +1,5 @@
-/* rank_check.c - checks that ranks which train together get the losses and gradient norms of one rank that trains on the
- * same micro-batches. */
+/* rank_check.c - checks that ranks which train together get the losses and gradient norms of one rank that trains on
+ * the same micro-batches. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

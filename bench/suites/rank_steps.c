@@ -1,5 +1,5 @@
-/* rank_steps.c - measures the data parallel step of several ranks, with and without its collectives, and that of one rank
- * alone. */
+/* rank_steps.c - measures the data parallel step of several ranks, with and without its collectives, and that of one
+ * rank alone. */
 #include "bench/suites/rank_steps.h"
 
 #include <math.h>
