@@ -15,7 +15,7 @@
 /* MARKS: events per step. SPANS: times of a step that are measured: its phases, and the whole. */
 enum { SAMPLES = 40, MARKS = PB_NPHASES + 1, SPANS = PB_NPHASES + 1, STEP = PB_NPHASES };
 
-/* What the ranks measure together, the same numbers on every rank. */
+/* Times that the ranks measure together, the same numbers on every rank. */
 typedef struct samples {
     int n;
     double span[SPANS][SAMPLES]; /* of the slowest rank */

@@ -21,7 +21,7 @@ typedef struct pb_rank_steps {
 /* Runs one step on the batch that is loaded, which each of the micro-batches uses. A pb_fn; self is pb_rank_steps. */
 pb_status pb_rank_step(pb_ctx *ctx, void *self);
 
-/* What the check compares: loss and norms of the clip groups of the first steps. */
+/* Figures that the check compares: loss and norms of the clip groups of the first steps. */
 enum { PB_RANK_CHECK_STEPS = 2 };
 typedef struct pb_rank_results {
     double loss[PB_RANK_CHECK_STEPS];
