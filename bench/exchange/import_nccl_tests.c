@@ -57,12 +57,11 @@ static pb_status add_place(const report *r, size_t line, const result *x, int pl
     if (!*note && (end == w || *end)) return pb_import_bad(r->im, line, "not a number: ", w);
     if (!(errors <= 0)) { /* the time of a wrong result is not imported */
         snprintf(wrong, sizeof wrong, "%s elements were wrong", w);
-        return pb_import_outcome(r->im, line, &c, r->machine, "collective_time", PB_ROW_WRONG, wrong);
+        return pb_import_outcome(r->im, line, &c, r->machine, "time", PB_ROW_WRONG, wrong);
     }
-    PB_TRY(
-        pb_import_figure(r->im, line, &c, r->machine, "collective_time", 1e-6, x->at[place].time, r->iterations, note));
-    PB_TRY(pb_import_figure(r->im, line, &c, r->machine, "algorithm_rate", 1e9, x->at[place].algbw, 0, note));
-    return pb_import_figure(r->im, line, &c, r->machine, "bus_rate", 1e9, x->at[place].busbw, 0, note);
+    PB_TRY(pb_import_figure(r->im, line, &c, r->machine, "time", 1e-6, x->at[place].time, r->iterations, note));
+    PB_TRY(pb_import_figure(r->im, line, &c, r->machine, "algorithm_bandwidth", 1e9, x->at[place].algbw, 0, note));
+    return pb_import_figure(r->im, line, &c, r->machine, "bus_bandwidth", 1e9, x->at[place].busbw, 0, note);
 }
 
 /* ---- reading the text output of nccl-tests --------------------------------------------------------- */

@@ -114,3 +114,15 @@ pb_status pb_lockstep_sum(pb_lockstep *l, double *count)
     free(all);
     return s;
 }
+
+pb_status pb_lockstep_gather(pb_lockstep *l, const double *mine, int n, double *all)
+{
+    if (!l) {
+        memcpy(all, mine, (size_t)n * sizeof *mine);
+        return PB_OK;
+    }
+    if (l->broken) return pb_fail(PB_EIO, "a rank is gone");
+    const pb_status s = pb_world_gather(l->world, "measuring", mine, (size_t)n * sizeof *mine, all);
+    l->broken = s != PB_OK;
+    return s;
+}

@@ -37,6 +37,8 @@ pb_status pb_case_int(const pb_case *c, const char *axis, long *out);
 /* Adds an axis, or replaces its value. EINVAL: a character that keys cannot hold, too many axes, or a key that becomes
  * too long. Call pb_case_finish() after the last axis. */
 pb_status pb_case_set(pb_case *c, const char *axis, const char *value);
+/* Removes an axis, if the case has it. Call pb_case_finish() after the last axis. */
+void pb_case_drop(pb_case *c, const char *axis);
 /* Writes c->key from the suite, the name and the axes. */
 void pb_case_finish(pb_case *c);
 /* Splits a key into a case. EINVAL: not a key as pb_case_finish() writes it, for example with unsorted axes. */

@@ -303,6 +303,20 @@ static pb_status drop_misfits(const pb_suite *s, const pb_axis_list *l, pb_plan 
     return st;
 }
 
+/* Removes the axes whose values the suite's keys omit, so that each case has one key. */
+static void omit_defaults(const pb_suite *s, pb_plan *p)
+{
+    char item[ITEM];
+    for (const char *rest = s->omitted; rest && (rest = pb_next_item(rest, ' ', item, sizeof item));) {
+        const char *value = pb_grid_values(item);
+        for (int i = 0; i < p->n; i++) {
+            if (!pb_case_is(&p->cases[i], item, value)) continue;
+            pb_case_drop(&p->cases[i], item);
+            pb_case_finish(&p->cases[i]);
+        }
+    }
+}
+
 static pb_status check_ranks(const pb_suite *s, const pb_plan_request *r, const pb_axis_list *l)
 {
     if (r->ranks > 1 && !s->ranks)
@@ -323,7 +337,9 @@ static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_plan_reques
     PB_TRY(s->enumerate ? plan_enumerated(ctx, s, r->full_grid, &l, p) : plan_lines(ctx, s, r->full_grid, &l, p));
     PB_TRY(filter(r, p));
     PB_TRY(name_choice(s, r, p));
-    return drop_misfits(s, &l, p);
+    PB_TRY(drop_misfits(s, &l, p));
+    omit_defaults(s, p);
+    return PB_OK;
 }
 
 /* True if the ceiling case `c` is measured. If the request has no ceilings, that is so only if a filter names the suite ceiling;

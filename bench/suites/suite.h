@@ -5,12 +5,15 @@
 
 typedef struct pb_suite {
     const char *name, *what;
-    /* True if `bench run --ranks N` measures it: all its samples are taken by pb_measure() with the options of
-     * pb_env_measure_opts(), and every rank makes the same calls of pb_lockstep_*. Its keys then have ranks=N. */
+    /* True if `bench run --ranks N` measures it: every rank makes the same calls of pb_lockstep_*, as pb_measure() does
+     * with the options of pb_env_measure_opts(). Its keys then have ranks=N. */
     bool ranks;
     /* All axes with their defaults, such as "batch=1 clip=fused". With `enumerate`, the values selected by default: a
      * value, a pattern, or "!value" for all others, such as "dtype=* impl=!ref". */
     const char *axes;
+    /* Optional: values that the keys omit, such as "shard=none", of axes without a default. Only values with which a
+     * case is the same as without the axis. */
+    const char *omitted;
     /* Default cases: lines such as "tuning=lora batch=1,4", terminated by NULL. A word without "=" names the case, such
      * as "copy"; without one the case is named "step". */
     const char *const *grid;

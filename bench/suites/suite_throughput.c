@@ -7,6 +7,7 @@
 #include "bench/derived/derived.h"
 #include "bench/measure/measure.h"
 #include "bench/stats/stats.h"
+#include "bench/suites/rank_steps.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
 #include "bench/suites/v4_step.h"
@@ -253,16 +254,46 @@ static pb_status steps(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_su
 static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     pb_trainer *t;
+    if (pb_rank_steps_needed(c, env)) return pb_rank_steps_run(ctx, c, env);
     PB_TRY(pb_train_case_open(ctx, c, &t));
     pb_status s = steps(ctx, c, t, env);
     pb_trainer_close(t);
     return s;
 }
 
+/* True if a key of the suite names several ranks. */
+static bool of_ranks(const pb_emitter *emitter)
+{
+    const char *key;
+    for (int i = 0; (key = pb_emitted_key(emitter, i)); i++)
+        if (pb_key_of(key, "throughput") && (strstr(key, "&ranks=") || strstr(key, "?ranks="))) return true;
+    return false;
+}
+
+static pb_status check(const pb_case *c)
+{
+    PB_TRY(pb_train_case_check(c));
+    return pb_rank_steps_check(c);
+}
+
+/* How many steps of one micro-batch a sample is: on a CPU the ranks share the processors. */
+static double parts_of(const pb_case *c)
+{
+    const char *ranks = pb_case_get(c, "ranks"), *parts = pb_case_get(c, "accumulate");
+    return (ranks ? strtod(ranks, NULL) : 1) * (parts ? strtod(parts, NULL) : 1);
+}
+
+/* With several ranks: two steps of one rank and of all ranks for the check, and two steps for each sample. */
 static double expect(const pb_case *c)
 {
-    const double step = 3.2 * pb_train_case_seconds(c);
-    return 2 + 3 * step + (5 * step > 1.5 ? 5 * step : 1.5);
+    const double n = parts_of(c), step = 3.2 * n * pb_train_case_seconds(c), samples = n > 1 ? 15 : 5;
+    return 2 + (n > 1 ? 7 : 3) * step + (samples * step > 1.5 ? samples * step : 1.5);
+}
+
+static double device_expect(const pb_case *c)
+{
+    const double n = parts_of(c);
+    return pb_train_case_device_seconds(c) + (n > 1 ? (4 * n + 15) * pb_train_case_device_step(c) : 0);
 }
 
 static const char *const grid[] = {"tuning=full,lora,qlora", NULL};
@@ -290,7 +321,7 @@ static const char *const device_full_grid[] = {DEVICE BOTH
 
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
-    if (ctx->id == PB_CPU) return PB_OK;
+    if (ctx->id == PB_CPU || of_ranks(emitter)) return PB_OK; /* the requirements are on one GPU */
     PB_TRY(pb_requirements_conclude(emitter, "throughput"));
     PB_TRY(pb_v4_step_conclude(emitter));
     return pb_graph_gain_conclude(emitter, "throughput", "step_time");
@@ -299,14 +330,16 @@ static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 const pb_suite pb_suite_throughput = {
     .name = "throughput",
     .what = "whole training steps: time by phase, tokens per second, peak memory",
-    .axes = PB_TRAIN_AXES " batch=1 clip=multi mode=eager seq=256 tuning=full",
+    .ranks = true,
+    .axes = PB_TRAIN_AXES PB_RANK_AXES " batch=1 clip=multi mode=eager seq=256 tuning=full",
+    .omitted = PB_RANK_AXES_OMITTED,
     .grid = grid,
     .full_grid = full_grid,
     .device_grid = device_grid,
     .device_full_grid = device_full_grid,
-    .check = pb_train_case_check,
+    .check = check,
     .expect = expect,
-    .device_expect = pb_train_case_device_seconds,
+    .device_expect = device_expect,
     .run = run,
     .conclude = conclude,
 };

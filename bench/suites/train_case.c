@@ -70,16 +70,29 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
         PB_ATTENTION_MAP(X)
 #undef X
     };
+    static const char *const reduces[] = {
+#define X(id, w, what) w,
+        PB_REDUCE_MAP(X)
+#undef X
+    };
+    static const char *const shards[] = {
+#define X(id, w, what) w,
+        PB_SHARD_MAP(X)
+#undef X
+    };
     static const char *const dtypes[] = {"f32", "bf16"};
     const pb_geometry *g;
     const char *model = pb_case_get(c, "model");
-    int tuning, clip, dtype, attention = PB_ATTENTION_AUTO;
+    int tuning, clip, dtype, attention = PB_ATTENTION_AUTO, reduce = PB_REDUCE_F32, shard = PB_SHARD_NONE;
     PB_TRY(pb_geometry_find(model ? model : "", &g));
     pb_train_config t = pb_train_defaults(g);
     PB_TRY(word(c, "tuning", tunings, PB_NTUNINGS, &tuning));
     PB_TRY(word(c, "clip", clips, PB_NCLIPS, &clip));
     PB_TRY(word(c, "dtype", dtypes, PB_NFLOAT, &dtype));
     if (pb_case_get(c, "attention")) PB_TRY(word(c, "attention", attentions, PB_NATTENTIONS, &attention));
+    if (pb_case_get(c, "reduce")) PB_TRY(word(c, "reduce", reduces, PB_NREDUCES, &reduce));
+    if (pb_case_get(c, "shard")) PB_TRY(word(c, "shard", shards, PB_NSHARDS, &shard));
+    if (pb_case_get(c, "accumulate")) PB_TRY(number(c, "accumulate", 1, 1 << 20, &t.micro_batches));
     PB_TRY(number(c, "batch", 1, 1 << 20, &t.B));
     PB_TRY(number(c, "seq", 1, g->max_pos, &t.S));
     PB_TRY(number(c, "layers", 0, g->L, &t.model.layers));
@@ -92,6 +105,8 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     t.model.random_b = true;
     t.clip = (pb_clip_variant)clip;
     t.attention = (pb_attention_variant)attention;
+    t.reduce = (pb_reduce)reduce;
+    t.shard = (pb_shard)shard;
     *out = t;
     return PB_OK;
 }
@@ -163,24 +178,31 @@ static pb_status open_text(const pb_train_config *cfg, pb_dataset **out)
     return pb_byte_stream_open(pb_shipped_path(path, sizeof path), cfg->S, cfg->model.seed, out);
 }
 
-pb_status pb_train_case_batch(pb_trainer *t, size_t index)
+pb_status pb_train_case_micro_batch(pb_trainer *t, size_t first, size_t all, size_t index)
 {
     const pb_train_config *cfg = pb_trainer_config(t);
     const size_t n = (size_t)cfg->B * cfg->S;
+    double count = 0;
     pb_dataset *text;
     PB_TRY(open_text(cfg, &text));
     int32_t *ids = malloc(2 * n * sizeof *ids);
     float *mask = malloc(n * sizeof *mask);
     pb_status s = ids && mask ? PB_OK : pb_fail(PB_ENOMEM, "no memory for a batch");
+    for (size_t i = 0; s == PB_OK && i < all; i++) {
+        pb_dataset_batch(text, cfg->B, first + i, &(pb_rows){ids, ids + n, mask});
+        for (size_t k = 0; k < n; k++) count += (double)mask[k];
+    }
     if (s == PB_OK) {
-        pb_dataset_batch(text, cfg->B, index, &(pb_rows){ids, ids + n, mask});
-        s = pb_trainer_set_batch(t, &(pb_batch){ids, ids + n, mask, 0});
+        pb_dataset_batch(text, cfg->B, first + index, &(pb_rows){ids, ids + n, mask});
+        s = pb_trainer_set_batch(t, &(pb_batch){ids, ids + n, mask, count});
     }
     free(ids);
     free(mask);
     pb_dataset_close(text);
     return s;
 }
+
+pb_status pb_train_case_batch(pb_trainer *t, size_t index) { return pb_train_case_micro_batch(t, index, 1, 0); }
 
 pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out)
 {

@@ -10,11 +10,19 @@
  * otherwise the model decides. Only models that offer a choice accept it, so that each case has exactly one key. */
 #define PB_TRAIN_AXES "attention= dtype=f32 layers=0 model=smollm2-135m rank=16 targets=q+v"
 
-/* pb_train_case_open() opens a trainer for the axes attention, batch, clip, dtype, layers, model, rank, seq, targets
- * and tuning, and loads batch 0; the caller closes it. pb_train_case_batch() loads batch number `index` of the text.
+/* Axes of data parallel steps; see docs/ranks.md. They have no default and are in the key only if given; the keys also
+ * omit the values of PB_RANK_AXES_OMITTED, with which a step is the same as without the axis. */
+#define PB_RANK_AXES         " accumulate= reduce= shard="
+#define PB_RANK_AXES_OMITTED "accumulate=1 reduce=f32 shard=none"
+
+/* pb_train_case_open() opens a trainer for the axes accumulate, attention, batch, clip, dtype, layers, model, rank,
+ * reduce, seq, shard, targets and tuning, and loads batch 0; the caller closes it. pb_train_case_batch() loads batch number `index` of the text.
  * pb_train_case_config() returns only the configuration. EINVAL: the message names the invalid axis. */
 pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
 pb_status pb_train_case_batch(pb_trainer *t, size_t index);
+/* Loads batch number first + index of the text as one of the micro-batches first .. first + all - 1 of a step, whose
+ * loss tokens together divide the loss. ENOMEM. */
+pb_status pb_train_case_micro_batch(pb_trainer *t, size_t first, size_t all, size_t index);
 pb_status pb_train_case_config(const pb_case *c, pb_train_config *out);
 /* The `check` function of these suites. EINVAL: the combination of axes, including `mode` (eager or graph), is
  * invalid. */

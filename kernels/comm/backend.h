@@ -71,6 +71,7 @@ struct pb_comm {
     void *scratch; /* see pb_comm_memory */
     size_t scratch_bytes;
     void *blocks; /* all scratch blocks: a recording may still use an old one */
+    bool skips;   /* see pb_comm_skip */
     void *priv;   /* owned by the backend */
 };
 

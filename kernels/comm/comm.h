@@ -86,6 +86,12 @@ void pb_comm_abort(pb_comm *comm);
 void pb_comm_abandon(pb_comm *const *comms, int n, void (*free_graphs)(void *self), void *self, int code)
     __attribute__((noreturn));
 
+/* For measuring only, and never for training, because all results are then wrong: with on = true, collectives of this
+ * communicator do nothing, and their outputs keep what they held. The difference to the same work with its collectives
+ * is the time that it waits for them. All ranks switch at the same point, after they have waited for the collectives
+ * enqueued so far; a graph keeps what it recorded. comm may be NULL. */
+void pb_comm_skip(pb_comm *comm, bool on);
+
 typedef enum pb_comm_op { PB_COMM_SUM, PB_COMM_MAX, PB_COMM_NOPS } pb_comm_op;
 
 typedef struct pb_comm_all_reduce_args {

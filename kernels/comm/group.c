@@ -8,6 +8,11 @@
 
 int pb_comm_rank(const pb_comm *c) { return c ? c->rank : 0; }
 int pb_comm_size(const pb_comm *c) { return c ? c->size : 1; }
+
+void pb_comm_skip(pb_comm *c, bool on)
+{
+    if (c) c->skips = on;
+}
 const char *pb_comm_role(const pb_comm *c) { return c ? c->role : "one rank"; }
 pb_status pb_comm_status(pb_comm *c) { return c && c->priv ? c->be->status(c) : PB_OK; }
 

@@ -196,7 +196,7 @@ expect 2 'No such file' "$fixture" export a --to bmf --out no/such/x.json
 fixtures=${0%/*}/../fixtures/exchange
 expect 0 'imported 32 rows from 2 files' "$fixture" import nccl-tests "$fixtures/nccl.txt" "$fixtures/nccl.txt" --out im
 whole im
-expect 4 'bus_rate' "$fixture" report im
+expect 4 'bus_bandwidth' "$fixture" report im
 expect 2 'results.csv: File exists' "$fixture" import nccl-tests "$fixtures/nccl.txt" --out im
 printf 'x\n' >bad.csv
 expect 2 "bad.csv:1: not nvbench's CSV" "$fixture" import nvbench bad.csv --out im2

@@ -1,0 +1,396 @@
+/* rank_steps.c - measures the data parallel step of several ranks, with and without its collectives, and that of one
+ * rank alone. */
+#include "bench/suites/rank_steps.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/suites/train_case.h"
+#include "kernels/engine/clock.h"
+#include "os/interrupt.h"
+#include "os/memory.h"
+
+/* MARKS: events per step. SPANS: times of a step that are measured: its phases, and the whole. */
+enum { SAMPLES = 40, MARKS = PB_NPHASES + 1, SPANS = PB_NPHASES + 1, STEP = PB_NPHASES };
+
+/* Times that the ranks measure together, the same numbers on every rank. */
+typedef struct samples {
+    int n;
+    double span[SPANS][SAMPLES]; /* of the slowest rank */
+    double without[SAMPLES];     /* step without collectives, of the slowest rank */
+    double spread[SAMPLES];      /* slowest rank / median of the ranks */
+} samples;
+
+/* A case while it is measured. */
+typedef struct job {
+    const pb_case *c;
+    const pb_suite_env *env;
+    pb_rank_steps steps;
+    pb_rank_results one; /* rank 0: of one rank alone; norm NULL: none, for lack of device memory */
+    double one_seconds;  /* rank 0: step time of one rank alone; 0: none */
+    double loss;         /* of the first step */
+    char why[160];       /* why there is no step of one rank */
+    samples x;
+} job;
+
+bool pb_rank_steps_needed(const pb_case *c, const pb_suite_env *env)
+{
+    return pb_lockstep_size(env->lockstep) > 1 || pb_case_get(c, "accumulate");
+}
+
+pb_status pb_rank_steps_check(const pb_case *c)
+{
+    const bool ranks = pb_case_get(c, "ranks") != NULL;
+    const bool parts = pb_case_get(c, "accumulate") && !pb_case_is(c, "accumulate", "1");
+    if (!ranks && pb_case_get(c, "shard") && !pb_case_is(c, "shard", "none"))
+        return pb_fail(PB_EINVAL, "shard=%s needs several ranks: --ranks N", pb_case_get(c, "shard"));
+    if ((ranks || parts) && !pb_case_is(c, "clip", "multi") && !pb_case_is(c, "clip", "fused"))
+        return pb_fail(PB_EINVAL,
+                       "clip=%s: several ranks or micro-batches need multi or fused, whose norms are checked",
+                       pb_case_get(c, "clip"));
+    return PB_OK;
+}
+
+static pb_measure_opts usual(const pb_ctx *ctx, const job *j)
+{
+    pb_measure_opts o = pb_env_measure_opts(
+        j->env, (pb_measure_opts){
+                    .warmup = 1, .min_samples = 5, .max_samples = SAMPLES, .min_time = ctx->id == PB_CPU ? 1.5 : 0.4});
+    o.graph = pb_train_case_graph(j->c);
+    return o;
+}
+
+/* ---- rank 0 alone ----------------------------------------------------------------------------------------------- */
+
+static pb_status measure_one(pb_ctx *ctx, job *j, pb_rank_steps *s)
+{
+    pb_measure_opts o = usual(ctx, j);
+    o.lockstep = NULL;
+    pb_timing *t = malloc(sizeof *t);
+    if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
+    pb_status st = pb_train_case_batch(s->t, 0);
+    if (st == PB_OK) st = pb_measure(ctx, pb_rank_step, s, &o, t);
+    if (st == PB_OK && t->n) j->one_seconds = t->median;
+    free(t);
+    return st;
+}
+
+/* Checks the gradient, trains on the micro-batches of all ranks, and measures. *v: the gradient is right. */
+static pb_status train_one(pb_ctx *ctx, job *j, pb_trainer *t, pb_check *v)
+{
+    const int all = j->steps.parts * j->steps.ranks;
+    pb_rank_steps s = {t, 0, 1, all};
+    PB_TRY(pb_train_case_gradient(ctx, j->c, t, j->env->emitter, v));
+    if (v->status != PB_ROW_OK) return PB_OK;
+    PB_TRY(pb_rank_results_get(ctx, &s, all, j->env->heartbeat, &j->one));
+    s.parts = j->steps.parts;
+    return measure_one(ctx, j, &s);
+}
+
+static pb_status open_trainer(pb_ctx *ctx, const job *j, pb_comm *comm, pb_trainer **out)
+{
+    pb_train_config cfg;
+    PB_TRY(pb_train_case_config(j->c, &cfg));
+    cfg.comm = comm;
+    if (!comm) cfg.shard = PB_SHARD_NONE;
+    PB_TRY(pb_trainer_open(ctx, &cfg, out));
+    const pb_status s = pb_train_case_batch(*out, 0);
+    if (s != PB_OK) pb_trainer_close(*out);
+    return s;
+}
+
+/* On a GPU a model may be too large for one rank without sharding: then there is nothing to compare with. */
+static pb_status alone(pb_ctx *ctx, job *j, pb_check *v)
+{
+    pb_trainer *t;
+    pb_status s = open_trainer(ctx, j, NULL, &t);
+    if (s == PB_OK) {
+        s = train_one(ctx, j, t, v);
+        pb_trainer_close(t);
+        pb_ctx_release_scratch(ctx);
+    }
+    if (s != PB_ENOMEM || ctx->id == PB_CPU) return s;
+    snprintf(j->why, sizeof j->why, "one rank alone lacks memory: %.120s", pb_error());
+    free(j->one.norm);
+    j->one = (pb_rank_results){0};
+    return PB_OK;
+}
+
+/* ---- checking the ranks ----------------------------------------------------------------------------------------- */
+
+/* Emits ranks_difference; *wrong is above 0 on every rank if the case is wrong. */
+static pb_status compare(job *j, const pb_rank_results *mine, double *wrong)
+{
+    char note[256] = "";
+    *wrong = 0;
+    if (pb_lockstep_leads(j->env->lockstep) && j->one.norm) {
+        const double d = pb_rank_difference(pb_trainer_config(j->steps.t), &j->one, mine, note, sizeof note);
+        *wrong = !(d <= 1);
+        PB_TRY(pb_emit(j->env->emitter, j->c, "ranks_difference", d, 0, *wrong > 0 ? PB_ROW_WRONG : PB_ROW_OK, note));
+        if (*wrong > 0) PB_TRY(pb_emit(j->env->emitter, j->c, "step_time", (double)NAN, 0, PB_ROW_WRONG, note));
+    } else if (pb_lockstep_leads(j->env->lockstep))
+        PB_TRY(pb_emit(j->env->emitter, j->c, "ranks_difference", (double)NAN, 0, PB_ROW_UNSUPPORTED, j->why));
+    return PB_OK;
+}
+
+static pb_status check_ranks(pb_ctx *ctx, job *j, double *wrong)
+{
+    pb_rank_results mine = {0};
+    pb_lockstep *l = j->env->lockstep;
+    pb_status s = pb_rank_results_get(ctx, &j->steps, j->steps.parts * j->steps.ranks, j->env->heartbeat, &mine);
+    if (s == PB_OK) s = compare(j, &mine, wrong);
+    j->loss = mine.loss[0];
+    free(mine.norm);
+    PB_TRY(pb_lockstep_meet(l, s));
+    return pb_lockstep_sum(l, wrong);
+}
+
+/* ---- sampling --------------------------------------------------------------------------------------------------- */
+
+/* Runs one step. With one micro-batch an event precedes each phase, otherwise there are events around the step. */
+static pb_status marked_step(pb_ctx *ctx, job *j)
+{
+    PB_TRY(ctx->be->mark(ctx, 0));
+    if (j->steps.parts > 1) PB_TRY(pb_rank_step(ctx, &j->steps));
+    for (int i = 0; j->steps.parts == 1 && i < PB_NPHASES; i++) {
+        if (i) PB_TRY(ctx->be->mark(ctx, i));
+        PB_TRY(pb_phases[i](ctx, j->steps.t));
+    }
+    PB_TRY(ctx->be->mark(ctx, PB_NPHASES));
+    return pb_sync(ctx);
+}
+
+static pb_status time_step(pb_ctx *ctx, job *j, bool skip, double mine[SPANS])
+{
+    pb_lockstep *l = j->env->lockstep;
+    memset(mine, 0, SPANS * sizeof *mine);
+    pb_comm_skip(l ? l->comm : NULL, skip);
+    const pb_status s = marked_step(ctx, j);
+    pb_comm_skip(l ? l->comm : NULL, false);
+    PB_TRY(s);
+    for (int i = 0; j->steps.parts == 1 && i < PB_NPHASES; i++) PB_TRY(ctx->be->between(ctx, i, i + 1, &mine[i]));
+    return ctx->be->between(ctx, 0, PB_NPHASES, &mine[STEP]);
+}
+
+/* Adds the times of all ranks, all[ranks][SPANS], as sample x->n. */
+static void add_sample(samples *x, const double *all, int ranks, bool skip, double *steps)
+{
+    double most[SPANS] = {0};
+    for (int r = 0; r < ranks; r++) {
+        for (int i = 0; i < SPANS; i++)
+            if (all[r * SPANS + i] > most[i]) most[i] = all[r * SPANS + i];
+        steps[r] = all[r * SPANS + STEP];
+    }
+    if (skip) {
+        x->without[x->n] = most[STEP];
+        return;
+    }
+    for (int i = 0; i < SPANS; i++) x->span[i][x->n] = most[i];
+    x->spread[x->n] = most[STEP] / pb_median(steps, ranks);
+}
+
+/* Takes one sample of the step, with (skip false) or without its collectives. room: [ranks][SPANS + 1]. */
+static pb_status take(pb_ctx *ctx, job *j, bool skip, double *room)
+{
+    double mine[SPANS];
+    pb_lockstep *l = j->env->lockstep;
+    const int ranks = j->steps.ranks;
+    PB_TRY(pb_lockstep_meet(l, PB_OK));
+    if (l && l->over) return PB_OK;
+    PB_TRY(pb_lockstep_meet(l, time_step(ctx, j, skip, mine)));
+    if (l && l->over) return PB_OK;
+    PB_TRY(pb_lockstep_gather(l, mine, SPANS, room));
+    add_sample(&j->x, room, ranks, skip, room + ranks * SPANS);
+    pb_heartbeat_send_if_due(j->env->heartbeat);
+    return PB_OK;
+}
+
+/* Takes pairs of samples, with and without collectives; which of the two is first alternates. */
+static pb_status sample(pb_ctx *ctx, job *j, double *room)
+{
+    const pb_measure_opts o = usual(ctx, j);
+    double total = 0;
+    pb_lockstep *l = j->env->lockstep;
+    for (int i = 0; i < o.warmup; i++) PB_TRY(pb_rank_step(ctx, &j->steps));
+    PB_TRY(pb_lockstep_meet(l, pb_sync(ctx)));
+    for (int n = 0; n < o.max_samples && n < SAMPLES; n++) {
+        if (n >= o.min_samples && total >= o.min_time) break;
+        for (int half = 0; half < (j->steps.ranks > 1 ? 2 : 1); half++) {
+            PB_TRY(take(ctx, j, j->steps.ranks > 1 && (n + half) % 2, room));
+            if (pb_interrupted() || (l && l->over)) return PB_OK;
+        }
+        total += j->x.span[STEP][n];
+        j->x.n++;
+    }
+    return PB_OK;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------- */
+
+static pb_status emit_span(job *j, const char *metric, const double *seconds)
+{
+    double sorted[SAMPLES];
+    pb_timing *t = calloc(1, sizeof *t);
+    if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
+    t->n = j->x.n;
+    memcpy(t->seconds, seconds, (size_t)t->n * sizeof *seconds);
+    memcpy(sorted, seconds, (size_t)t->n * sizeof *seconds);
+    t->median = pb_median(sorted, t->n);
+    const pb_status s = pb_emit_timing(j->env->emitter, j->c, metric, t, "");
+    free(t);
+    return s;
+}
+
+static pb_status emit_eager(job *j, double *step)
+{
+    double v[SAMPLES];
+    for (int i = 0; j->steps.parts == 1 && i < PB_NPHASES; i++) {
+        char metric[32];
+        snprintf(metric, sizeof metric, "%s_time", pb_phase_names[i]);
+        PB_TRY(emit_span(j, metric, j->x.span[i]));
+    }
+    PB_TRY(emit_span(j, "step_time", j->x.span[STEP]));
+    memcpy(v, j->x.span[STEP], sizeof v);
+    *step = pb_median(v, j->x.n);
+    if (j->steps.ranks == 1) return PB_OK;
+    for (int i = 0; i < j->x.n; i++) v[i] = j->x.span[STEP][i] - j->x.without[i];
+    PB_TRY(pb_emit(j->env->emitter, j->c, "exposed_communication_time", pb_median(v, j->x.n), j->x.n, PB_ROW_OK, ""));
+    memcpy(v, j->x.spread, sizeof v);
+    return pb_emit(j->env->emitter, j->c, "step_time_spread", pb_median(v, j->x.n), j->x.n, PB_ROW_OK, "");
+}
+
+static pb_status eager(pb_ctx *ctx, job *j, double *step)
+{
+    double *room = calloc((size_t)j->steps.ranks * (SPANS + 1), sizeof *room);
+    pb_status s = room ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the times of %d ranks", j->steps.ranks);
+    s = pb_lockstep_meet(j->env->lockstep, s);
+    if (s == PB_OK && room) s = sample(ctx, j, room);
+    free(room);
+    PB_TRY(s);
+    return j->x.n && !pb_interrupted() ? emit_eager(j, step) : PB_OK;
+}
+
+static pb_status graphed(pb_ctx *ctx, job *j, double *step)
+{
+    const pb_measure_opts o = usual(ctx, j);
+    pb_emitter *e = j->env->emitter;
+    pb_timing *t = malloc(sizeof *t);
+    pb_status s = pb_lockstep_meet(j->env->lockstep, t ? PB_OK : pb_fail(PB_ENOMEM, "no memory for samples"));
+    if (s == PB_OK && t) s = pb_measure(ctx, pb_rank_step, &j->steps, &o, t);
+    if (s == PB_OK && t) s = pb_emit_timing(e, j->c, "step_time", t, "");
+    if (s == PB_OK && t && t->n) {
+        *step = t->median;
+        s = pb_emit_graph(e, j->c, t);
+    }
+    free(t);
+    if (s != PB_OK || j->steps.ranks == 1 || !(*step > 0)) return s;
+    return pb_emit(e, j->c, "exposed_communication_time", (double)NAN, 0, PB_ROW_UNSUPPORTED,
+                   "a graph keeps the collectives that it recorded; --mode eager measures it");
+}
+
+/* Emits the most that a rank has used. */
+static pb_status emit_memory(pb_ctx *ctx, job *j)
+{
+    double mine = (double)ctx->held_peak, most = 0;
+    const int ranks = j->steps.ranks;
+    double *all = calloc((size_t)ranks, sizeof *all);
+    pb_status s = all ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the peaks of %d ranks", ranks);
+    if (s == PB_OK && ctx->id == PB_CPU) s = pb_memory_peak(&mine);
+    s = pb_lockstep_meet(j->env->lockstep, s);
+    if (s == PB_OK && all) s = pb_lockstep_gather(j->env->lockstep, &mine, 1, all);
+    for (int r = 0; s == PB_OK && all && r < ranks; r++) most = all[r] > most ? all[r] : most;
+    free(all);
+    return s == PB_OK ? pb_emit(j->env->emitter, j->c, "peak_memory", most, 0, PB_ROW_OK, "") : s;
+}
+
+/* Emits the FLOP/s of one rank, as the suite does for one rank. */
+static pb_status emit_flops(const pb_ctx *ctx, const job *j, double step)
+{
+    const pb_flops f = pb_trainer_flops(j->steps.t);
+    const double does = j->steps.parts * (f.forward + f.backward), needs = does - j->steps.parts * f.again;
+    const bool wide = pb_trainer_config(j->steps.t)->model.dtype == PB_F32;
+    const double ceiling = pb_env_ceiling(j->env, wide ? "matmul_f32_rate" : "matmul_rate");
+    pb_emitter *e = j->env->emitter;
+    if (ctx->id == PB_CPU) return PB_OK;
+    PB_TRY(pb_emit(e, j->c, "model_flops", needs / step, 0, PB_ROW_OK, ""));
+    PB_TRY(pb_emit(e, j->c, "hardware_flops", does / step, 0, PB_ROW_OK, ""));
+    if (!(ceiling > 0))
+        return pb_emit(e, j->c, "mfu", (double)NAN, 0, PB_ROW_UNSUPPORTED, "this process has no ceiling");
+    return pb_emit(e, j->c, "mfu", needs / step / ceiling, 0, PB_ROW_OK, "");
+}
+
+static pb_status emit_scaling(const job *j, double step)
+{
+    pb_emitter *e = j->env->emitter;
+    if (!(j->one_seconds > 0)) /* also on ranks other than 0, which write nothing */
+        return pb_emit(e, j->c, "scaling_efficiency", (double)NAN, 0, PB_ROW_UNSUPPORTED, j->why);
+    PB_TRY(pb_emit(e, j->c, "one_rank_step_time", j->one_seconds, 0, PB_ROW_OK, ""));
+    return pb_emit(e, j->c, "scaling_efficiency", j->one_seconds / step, 0, PB_ROW_OK, "");
+}
+
+static pb_status measure(pb_ctx *ctx, job *j)
+{
+    const pb_train_config *cfg = pb_trainer_config(j->steps.t);
+    pb_emitter *e = j->env->emitter;
+    double step = 0;
+    if (ctx->id == PB_CPU) PB_TRY(pb_memory_reset_peak());
+    PB_TRY(pb_lockstep_meet(j->env->lockstep, pb_train_case_fresh(ctx, j->steps.t)));
+    PB_TRY(pb_train_case_graph(j->c) ? graphed(ctx, j, &step) : eager(ctx, j, &step));
+    if (!(step > 0)) return PB_OK;
+    const double each = (double)cfg->B * cfg->S * j->steps.parts / step;
+    PB_TRY(pb_emit(e, j->c, "loss", j->loss, 0, isfinite(j->loss) ? PB_ROW_OK : PB_ROW_WRONG, "of the first step"));
+    PB_TRY(pb_emit(e, j->c, "tokens_per_second", each * j->steps.ranks, 0, PB_ROW_OK, ""));
+    if (j->steps.ranks > 1) PB_TRY(pb_emit(e, j->c, "tokens_per_second_per_rank", each, 0, PB_ROW_OK, ""));
+    if (j->steps.ranks > 1) PB_TRY(emit_scaling(j, step));
+    PB_TRY(emit_flops(ctx, j, step));
+    return emit_memory(ctx, j);
+}
+
+/* ---- the case --------------------------------------------------------------------------------------------------- */
+
+static pb_status together(pb_ctx *ctx, job *j)
+{
+    pb_lockstep *l = j->env->lockstep;
+    double wrong = 0;
+    pb_status s = open_trainer(ctx, j, l ? l->comm : NULL, &j->steps.t);
+    const bool open = s == PB_OK;
+    if (s == PB_OK) s = pb_trainer_shard(j->steps.t);
+    s = pb_lockstep_meet(l, s);
+    if (s == PB_OK) s = check_ranks(ctx, j, &wrong);
+    if (s == PB_OK && !(wrong > 0)) s = measure(ctx, j);
+    if (open) pb_trainer_close(j->steps.t);
+    return s;
+}
+
+pb_status pb_rank_steps_run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
+{
+    pb_train_config cfg;
+    pb_check v = {PB_ROW_OK, ""};
+    double wrong = 0;
+    pb_lockstep *l = env->lockstep;
+    PB_TRY(pb_train_case_config(c, &cfg));
+    if (env->slowdown && env->slowdown->share > 0)
+        return pb_fail(PB_EUNSUPPORTED, "no delay can be injected into steps of several ranks or micro-batches");
+    job *j = calloc(1, sizeof *j);
+    pb_status s = pb_lockstep_meet(l, j ? PB_OK : pb_fail(PB_ENOMEM, "no memory for samples"));
+    if (s != PB_OK || !j) {
+        free(j);
+        return s;
+    }
+    j->c = c, j->env = env;
+    j->steps = (pb_rank_steps){.rank = l ? pb_comm_rank(l->comm) : 0,
+                               .ranks = pb_lockstep_size(l),
+                               .parts = cfg.micro_batches > 1 ? cfg.micro_batches : 1};
+    s = pb_lockstep_meet(l, pb_lockstep_leads(l) ? alone(ctx, j, &v) : PB_OK);
+    if (s == PB_OK && v.status != PB_ROW_OK) {
+        wrong = 1;
+        s = pb_emit(env->emitter, c, "step_time", (double)NAN, 0, v.status, v.note);
+    }
+    if (s == PB_OK) s = pb_lockstep_sum(l, &wrong);
+    if (s == PB_OK && !(wrong > 0) && !pb_interrupted() && !(l && l->over)) s = together(ctx, j);
+    free(j->one.norm);
+    free(j);
+    return s;
+}

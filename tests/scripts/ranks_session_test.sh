@@ -1,0 +1,52 @@
+#!/bin/bash
+# ranks_session_test.sh BENCH SOURCE - scripts/ranks-session with two ranks on the CPU: its files, rows and projection;
+# which cases it would measure on GPUs; and a session without time. No time is compared with a bound.
+real=$1 source=$2
+. "${0%/*}/../cli.sh"
+unset RANKS DEVICE PROCESSES
+export TMPDIR=$dir
+mkdir -p build/bin path && ln -s "$real" build/bin/bench
+session() { PATH=$dir/path:$PATH timeout -k 1 200 "$source/scripts/ranks-session" build out "$@"; }
+
+# ---- the whole session with model tiny -------------------------------------------------------------------------------
+DEVICE=cpu RANKS=2 expect 0 'ranks-session: bench project --ranks 2 from 1 and 2 ranks: exit code 0' session
+grep -q '^projected steps\|^step' out/tables.txt || fail "no steps are projected: $(tail -n 30 out/tables.txt)"
+[[ $(find out -type f | wc -l) -eq 4 && $(find out -mindepth 2 | wc -l) -eq 0 ]] || fail "not four files: $(ls out)"
+# 2 reductions on one rank; with 2 ranks, 2 shards of them; 3 collectives in 2 types and 3 sizes
+[[ $(grep -c '^.*throughput/.*,step_time,s,lower,[0-9.e-]*,[0-9]*,ok' out/throughput.csv) -eq 6 ]] || fail "not 6 steps"
+[[ $(grep -c ',time,s,lower,[0-9.e-]*,[0-9]*,ok' out/comm.csv) -eq 18 ]] || fail "not 18 collectives"
+for suite in comm throughput; do
+    [[ $(grep -c '^bench_version' "out/$suite.csv") -eq 1 ]] || fail "$suite.csv: not one header"
+done
+tar -tzf out/runs.tgz | grep -q 'throughput-2/samples.csv' || fail "runs.tgz has no samples"
+rm -rf out
+
+# ---- bad input, and no time ---------------------------------------------------------------------
+expect 2 'usage: scripts/ranks-session BUILD OUT' "$source/scripts/ranks-session" build
+RANKS=1 expect 2 'ranks-session: 1 GPUs: need at least 2' session
+[[ ! -e out ]] || fail "a folder is left"
+DEVICE=cpu RANKS=2 expect 124 'ranks-session: no time left for throughput-1' session 3
+rm -rf out
+
+# ---- what it would measure on 8 GPUs --------------------------------------------------------------
+rm build/bin/bench
+cat >build/bin/bench <<SH
+#!/bin/bash
+[[ \$1 == run ]] || exit 0
+"$real" "\$@" --dry-run >>"$dir/cases" 2>&1
+SH
+chmod +x build/bin/bench
+expect 0 'from 1 and 2 ranks' env RANKS=8 PATH="$dir/path:$PATH" "$source/scripts/ranks-session" build out
+count() { # count NUMBER REGEX: so many planned cases match
+    [[ $(grep -cE "$2" cases) -eq $1 ]] || fail "$(grep -cE "$2" cases) cases match '$2', want $1: $(grep -v ceiling cases)"
+}
+count 1 'throughput/step\?batch=4&.*&mode=eager&model=qwen2.5-1.5b&rank=16&seq=512&.*tuning=qlora'
+for n in 2 4 8; do
+    count 1 "throughput/.*&mode=eager&model=qwen2.5-1.5b&.*&ranks=$n&seq=512&targets=q.v&tuning=qlora"
+    count 8 "throughput/.*&mode=eager&model=qwen2.5-0.5b&.*&ranks=$n&.*tuning=full"
+    count 4 "throughput/.*&ranks=$n&.*shard=parameters"
+    count 10 "comm/all_reduce\?.*&ranks=$n"
+done
+count 0 'ranks=16'
+
+exit $((failures > 0))
