@@ -119,7 +119,7 @@ static pb_status read_events(const char *path, const json_t *o, double begin_us,
     return PB_OK;
 }
 
-static pb_status read_trace(const char *path, pb_trace *t)
+static pb_status read_trace(const char *path, int ranks, pb_trace *t)
 {
     json_t *o = NULL;
     PB_TRY(read_json(path, &o));
@@ -127,8 +127,12 @@ static pb_status read_trace(const char *path, pb_trace *t)
     const json_t *about = json_object_get(o, "plumb"), *steps = json_object_get(about, "steps"),
                  *window = json_object_get(about, "window_ns");
     const json_t *rank = json_object_get(json_object_get(o, "distributedInfo"), "rank");
-    if (!json_is_integer(rank) || json_array_size(steps) != 2 || json_array_size(window) != 2)
+    if (!json_is_integer(rank) || json_array_size(steps) != 2 || json_array_size(window) != 2 ||
+        !json_is_array(json_object_get(o, "traceEvents")))
         return pb_fail(PB_EINVAL, "%s: not a trace of train --profile-out", path);
+    if (json_integer_value(rank) < 0 || json_integer_value(rank) >= ranks)
+        return pb_fail(PB_EINVAL, "%s: of rank %lld, but the job of manifest.json has %d ranks", path,
+                       (long long)json_integer_value(rank), ranks);
     t->rank = (int)json_integer_value(rank);
     t->first_step = json_integer_value(json_array_get(steps, 0));
     t->last_step = json_integer_value(json_array_get(steps, 1));
@@ -159,7 +163,7 @@ static pb_status read_window(const char *folder, pb_profile_run *r)
         snprintf(path, sizeof path, "%s/%s", folder, files[i]->d_name);
         if (s == PB_OK) {
             r->traces[r->n] = (pb_trace){0};
-            s = read_trace(path, &r->traces[r->n++]);
+            s = read_trace(path, r->ranks, &r->traces[r->n++]);
         }
         free(files[i]);
     }

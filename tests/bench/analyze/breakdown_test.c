@@ -229,6 +229,51 @@ static void files_that_are_cut_off_are_named(void **state)
     free(text);
 }
 
+/* A trace is refused wherever it is cut: in gzip's header, in the data, and in the checksum at its end. */
+static void a_trace_is_refused_wherever_it_is_cut(void **state)
+{
+    (void)state;
+    pb_profile_run r;
+    write_manifest();
+    const char *path = write_trace("traces/step1-2/rank0.json.gz", 0, NULL);
+    char *text;
+    size_t n;
+    CHECK_OK(pb_disk_read_file(&pb_disk_posix, path, 1 << 20, &text, &n));
+    for (size_t kept = 0; kept < n; kept++) {
+        CHECK_OK(pb_file_replace(path, text, kept));
+        CHECK_FAILS(pb_profile_run_read(test_folder, &r), PB_EINVAL, "rank0.json.gz: ");
+        if (strchr(pb_error(), '\n')) fail_msg("more than one line: %s", pb_error());
+        pb_profile_run_free(&r);
+    }
+    free(text);
+}
+
+/* A trace of a rank that the job does not have, and one without events, are refused. */
+static void a_trace_of_another_job_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *why;
+    } bad[] = {
+        {"{\"distributedInfo\": {\"rank\": -1}, \"plumb\": {\"steps\": [1, 2], \"window_ns\": [1, 2]}, "
+         "\"traceEvents\": []}",
+         "rank0.json.gz: of rank -1, but the job"},
+        {"{\"distributedInfo\": {\"rank\": 2}, \"plumb\": {\"steps\": [1, 2], \"window_ns\": [1, 2]}, \"traceEvents\": "
+         "[]}",
+         "rank0.json.gz: of rank 2, but the job of manifest.json has 2 ranks"},
+        {"{\"distributedInfo\": {\"rank\": 0}, \"plumb\": {\"steps\": [1, 2], \"window_ns\": [1, 2]}}",
+         "rank0.json.gz: not a trace"},
+        {"not gzip", "rank0.json.gz: not complete JSON"},
+    };
+    pb_profile_run r;
+    write_manifest();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_OK(pb_file_replace(in_folder("traces/step1-2/rank0.json.gz"), bad[i].text, strlen(bad[i].text)));
+        CHECK_FAILS(pb_profile_run_read(test_folder, &r), PB_EINVAL, bad[i].why);
+        pb_profile_run_free(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +281,8 @@ int main(void)
         cmocka_unit_test(a_gpu_is_divided_and_its_work_joined),
         cmocka_unit_test(events_of_a_gpu_are_those_that_tools_expect),
         cmocka_unit_test(files_that_are_cut_off_are_named),
+        cmocka_unit_test(a_trace_is_refused_wherever_it_is_cut),
+        cmocka_unit_test(a_trace_of_another_job_is_refused),
     };
     return cmocka_run_group_tests(tests, test_open_folder, test_close_folder);
 }
