@@ -320,7 +320,7 @@ static void begin_on_demand(pb_profile *p)
     if (p->open) p->ends = p->number == p->first + p->length - 1;
     if (p->open || !p->chosen.rank[p->job.rank]) return;
     pb_trigger_request *r = &p->request;
-    if (r->steps && p->number >= r->first + r->steps) drop_request(p); /* a window of other ranks has ended */
+    if (r->steps && p->number >= r->first + r->steps) drop_request(p); /* the window has ended */
     if (!r->steps) look_for_request(p);
     if (!r->steps || p->number != r->first || !r->ranks.rank[p->job.rank]) return;
     open_window(p);
@@ -348,9 +348,7 @@ void pb_profile_begin_step(pb_profile *p, int64_t number)
 
 void pb_profile_end_step(pb_profile *p)
 {
-    if (!p || !p->open || !p->ends) return;
-    close_window(p, true, false);
-    if (p->o.trigger) drop_request(p);
+    if (p && p->open && p->ends) close_window(p, true, false);
 }
 
 pb_status pb_profile_close(pb_profile *p)
