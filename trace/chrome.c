@@ -69,6 +69,19 @@ static void put_thread(pb_gzip *g, const pb_ring_thread *t, const pb_trace_about
     }
 }
 
+static void put_expected(pb_gzip *g, const pb_trace_about *a)
+{
+    const char *comma = "";
+    if (!a->expected) return;
+    pb_gzip_print(g, ",\"ranks\":[");
+    for (int i = 0; i < a->ranks; i++) {
+        if (!a->expected[i]) continue;
+        pb_gzip_print(g, "%s%d", comma, i);
+        comma = ",";
+    }
+    pb_gzip_print(g, "]");
+}
+
 static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *w, const pb_gpu_window *gpu,
                      const pb_trace_size *size)
 {
@@ -77,6 +90,7 @@ static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *
     put_text(g, ",\"device\":", a->device);
     pb_gzip_print(g, ",\"steps\":[%" PRId64 ",%" PRId64 "],\"window_ns\":[%" PRId64 ",%" PRId64 "]", a->first_step,
                   a->last_step, w->begin_ns, w->end_ns);
+    put_expected(g, a);
     pb_gzip_print(g, ",\"clock\":\"%s\",\"clock_stepped_ns\":%.0f", w->tsc ? "tsc" : "monotonic_raw", w->stepped_ns);
     pb_gzip_print(g, ",\"kernels\":%zu,\"unjoined\":%zu,\"gpu_dropped\":%zu", size->kernels, size->unjoined,
                   gpu->dropped);

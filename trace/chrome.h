@@ -10,7 +10,8 @@
  * "ProfilerStep#N"; args.kind is the kind of ranges.h, args.value its value, args.incomplete: true marks a range that was
  * open when the window ended. What a reader must know of the whole trace follows the events in "plumb": version, steps,
  * clock, dropped (ranges that were lost), gpu_dropped (records of the GPU that were lost), unjoined (kernels without an
- * op), omitted (events beyond the limit of the file's size) and truncated. */
+ * op), omitted (events beyond the limit of the file's size), truncated and, of a window that only some of the profiled ranks
+ * record, ranks. */
 #ifndef PB_TRACE_CHROME_H
 #define PB_TRACE_CHROME_H
 #include "os/disk.h"
@@ -23,6 +24,7 @@ typedef struct pb_trace_about {
     const char *host, *topology, *version, *backend, *device;
     int64_t first_step, last_step; /* numbers of the steps that the window covers */
     bool truncated;                /* the window ended before its last step */
+    const bool *expected;          /* [ranks]: which ranks record this window; NULL: all profiled ones */
     size_t limit;                  /* bytes of JSON before compression; 0: no limit */
 } pb_trace_about;
 

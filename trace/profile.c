@@ -15,6 +15,7 @@
 
 #include "os/draft.h"
 #include "trace/chrome.h"
+#include "trace/trigger.h"
 
 /* A window that has ended, and the thread that writes it. */
 typedef struct writing {
@@ -25,6 +26,7 @@ typedef struct writing {
     bool gpu; /* the window has records of a GPU */
     size_t gpu_dropped, gpu_bytes, replayed, unplaced;
     pb_trace_about about;
+    pb_chosen ranks; /* of a window on demand */
     char path[PATH_MAX];
     pb_trace_size size;
     double seconds; /* CPU seconds of the thread */
@@ -39,10 +41,14 @@ struct pb_profile {
     pb_profile_steps steps;
     pb_chosen chosen;
     char out[PATH_MAX - 100], topology[64];
-    long step;               /* steps of this process that have begun */
-    pb_profile_phase phase;  /* of the step that runs, or ran last */
-    bool open, ends;         /* a window is open; it ends with this step */
-    int64_t first, number;   /* of the window's steps; number of the current step */
+    long step;              /* steps of this process that have begun */
+    pb_profile_phase phase; /* of the step that runs, or ran last */
+    bool open, ends;        /* a window is open; it ends with this step */
+    int64_t first, number;  /* of the window's steps; number of the current step */
+    long length;            /* steps of the window */
+    pb_trigger trigger;
+    pb_trigger_request request; /* steps 0: none */
+    char remark[512];
     double opening, closing; /* seconds of the training thread in the current window */
     writing w;
     json_t *windows; /* of the rank's file */
@@ -110,12 +116,13 @@ static pb_status write_manifest(const pb_profile *p)
         json_array_append_new(hosts, json_string(p->job.host ? p->job.host[i] : "?"));
     }
     return write_json(p, "manifest.json",
-                      json_pack("{s:i, s:s, s:s, s:i, s:s, s:o, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:I}", "format",
-                                1, "program", p->job.program, "version", p->job.version, "ranks", p->chosen.ranks,
-                                "topology", p->topology, "profiled", chosen, "why", p->chosen.why, "hosts", hosts,
-                                "steps", "skip", (json_int_t)p->steps.skip, "wait", (json_int_t)p->steps.wait, "warmup",
-                                (json_int_t)p->steps.warmup, "active", (json_int_t)p->steps.active, "repeat",
-                                (json_int_t)p->steps.repeat, "begun", (json_int_t)time(NULL)));
+                      json_pack("{s:i, s:s, s:s, s:i, s:s, s:o, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:I, s:s?}",
+                                "format", 1, "program", p->job.program, "version", p->job.version, "ranks",
+                                p->chosen.ranks, "topology", p->topology, "profiled", chosen, "why", p->chosen.why,
+                                "hosts", hosts, "steps", "skip", (json_int_t)p->steps.skip, "wait",
+                                (json_int_t)p->steps.wait, "warmup", (json_int_t)p->steps.warmup, "active",
+                                (json_int_t)p->steps.active, "repeat", (json_int_t)p->steps.repeat, "begun",
+                                (json_int_t)time(NULL), "trigger", p->o.trigger));
 }
 
 static pb_status make_folders(pb_profile *p)
@@ -141,6 +148,7 @@ static pb_status prepare(pb_profile *p)
     snprintf(p->out, sizeof p->out, "%s", p->o.out);
     if (!p->o.limit) p->o.limit = (size_t)1 << 30;
     pb_topology_text(p->job.topology, p->topology, sizeof p->topology);
+    if (p->o.trigger) pb_trigger_open(p->disk, p->o.trigger, &p->trigger);
     p->windows = json_array();
     if (!p->windows) return pb_fail(PB_ENOMEM, "profile: no memory");
     return make_folders(p);
@@ -149,6 +157,7 @@ static pb_status prepare(pb_profile *p)
 static void destroy(pb_profile *p)
 {
     pb_chosen_free(&p->chosen);
+    pb_chosen_free(&p->request.ranks);
     json_decref(p->windows);
     free(p);
 }
@@ -215,6 +224,7 @@ static void finish_writing(pb_profile *p)
                   (json_int_t)w->replayed, "unplaced", (json_int_t)w->unplaced, "dropped", (json_int_t)w->gpu_dropped,
                   "record_bytes", (json_int_t)w->gpu_bytes));
     pb_ring_free(&w->window);
+    pb_chosen_free(&w->ranks);
 }
 
 static void begin_writing(pb_profile *p, bool truncated)
@@ -222,6 +232,8 @@ static void begin_writing(pb_profile *p, bool truncated)
     writing *w = &p->w;
     char folder[PATH_MAX - 32];
     w->disk = p->disk;
+    w->ranks = p->request.ranks;
+    p->request.ranks = (pb_chosen){0};
     w->about = (pb_trace_about){.rank = p->job.rank,
                                 .ranks = p->chosen.ranks,
                                 .host = p->job.host ? p->job.host[p->job.rank] : "?",
@@ -232,10 +244,10 @@ static void begin_writing(pb_profile *p, bool truncated)
                                 .first_step = p->first,
                                 .last_step = p->number,
                                 .truncated = truncated,
+                                .expected = w->ranks.rank,
                                 .limit = p->o.limit};
     w->size = (pb_trace_size){0};
-    snprintf(folder, sizeof folder, "%s/traces/step%" PRId64 "-%" PRId64, p->out, p->first,
-             p->first + p->steps.active - 1);
+    snprintf(folder, sizeof folder, "%s/traces/step%" PRId64 "-%" PRId64, p->out, p->first, p->first + p->length - 1);
     snprintf(w->path, sizeof w->path, "%s/rank%d.json.gz", folder, p->job.rank);
     const pb_status s = make_folder(p->disk, folder);
     keep_failure(p, s, pb_error());
@@ -244,6 +256,7 @@ static void begin_writing(pb_profile *p, bool truncated)
     if (w->running) return;
     if (error) keep_failure(p, PB_EIO, "profile: the thread that writes traces could not be started");
     pb_ring_free(&w->window);
+    pb_chosen_free(&w->ranks);
 }
 
 static void open_window(pb_profile *p)
@@ -259,6 +272,7 @@ static void open_window(pb_profile *p)
         p->w.gpu = gpu == PB_OK;
     }
     p->first = p->number;
+    p->length = p->o.trigger ? p->request.steps : p->steps.active;
     p->opening = now_s(CLOCK_MONOTONIC) - start;
 }
 
@@ -279,11 +293,53 @@ static void close_window(pb_profile *p, bool keep, bool truncated)
     p->closing = now_s(CLOCK_MONOTONIC) - start;
 }
 
+/* ---- windows on demand --------------------------------------------------------------------------- */
+
+static void drop_request(pb_profile *p)
+{
+    pb_chosen_free(&p->request.ranks);
+    p->request.steps = 0;
+}
+
+/* Looks at the trigger file. A request that cannot be read is remarked, and forgotten. */
+static void look_for_request(pb_profile *p)
+{
+    if (!pb_trigger_fired(&p->trigger)) return;
+    pb_trigger_request *r = &p->request;
+    const pb_status s =
+        pb_trigger_read(&p->trigger, p->job.topology, p->job.node, &p->chosen, p->number, p->steps.active, r);
+    if (s != PB_OK) snprintf(p->remark, sizeof p->remark, "profile: no window is opened: %s", pb_error());
+    else
+        snprintf(p->remark, sizeof p->remark, "profile: steps %" PRId64 "-%" PRId64 ", %s", r->first,
+                 r->first + r->steps - 1, r->ranks.why);
+}
+
+static void begin_on_demand(pb_profile *p)
+{
+    *p->remark = 0;
+    if (p->open) p->ends = p->number == p->first + p->length - 1;
+    if (p->open || !p->chosen.rank[p->job.rank]) return;
+    pb_trigger_request *r = &p->request;
+    if (r->steps && p->number >= r->first + r->steps) drop_request(p); /* the window has ended */
+    if (!r->steps) look_for_request(p);
+    if (!r->steps || p->number != r->first || !r->ranks.rank[p->job.rank]) return;
+    open_window(p);
+    p->phase = PB_PROFILE_ON;
+    p->ends = p->length == 1;
+    if (!p->open) drop_request(p);
+}
+
+const char *pb_profile_remark(const pb_profile *p) { return p && *p->remark ? p->remark : NULL; }
+
 void pb_profile_begin_step(pb_profile *p, int64_t number)
 {
     bool first;
     if (!p) return;
     p->number = number;
+    if (p->o.trigger) {
+        begin_on_demand(p);
+        return;
+    }
     p->phase = pb_profile_phase_of(&p->steps, p->step++, &first, &p->ends);
     if (!p->chosen.rank[p->job.rank] || p->phase == PB_PROFILE_OFF) return;
     if (first && p->open) close_window(p, false, false); /* the records of the warm-up */
@@ -305,9 +361,10 @@ pb_status pb_profile_close(pb_profile *p)
         snprintf(name, sizeof name, "ranks/rank%d.json", p->job.rank);
         const pb_status s =
             write_json(p, name,
-                       json_pack("{s:i, s:s, s:i, s:I, s:O}", "rank", p->job.rank, "host",
+                       json_pack("{s:i, s:s, s:i, s:I, s:O, s:I, s:f}", "rank", p->job.rank, "host",
                                  p->job.host ? p->job.host[p->job.rank] : "?", "pid", (int)getpid(), "ring_bytes",
-                                 (json_int_t)pb_ring_bytes(&p->o.ring), "windows", p->windows));
+                                 (json_int_t)pb_ring_bytes(&p->o.ring), "windows", p->windows, "trigger_looks",
+                                 (json_int_t)p->trigger.looks, "trigger_s", p->trigger.seconds));
         keep_failure(p, s, pb_error());
     }
     const pb_status s = p->status;

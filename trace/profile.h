@@ -18,9 +18,10 @@
 typedef struct pb_profile_options {
     const char *ranks, *steps; /* as in choose.h */
     const char *out;           /* the folder */
-    size_t limit;              /* bytes of JSON of a trace, before compression; 0: 1 GiB */
-    bool gpu;                  /* also records what the GPU does (gpu.h) */
-    size_t gpu_limit;          /* bytes of records of a GPU in a window; 0: 256 MiB */
+    const char *trigger; /* a file that opens windows of ACTIVE steps (trigger.h), not SKIP to REPEAT; NULL: none */
+    size_t limit;        /* bytes of JSON of a trace, before compression; 0: 1 GiB */
+    bool gpu;            /* also records what the GPU does (gpu.h) */
+    size_t gpu_limit;    /* bytes of records of a GPU in a window; 0: 256 MiB */
     pb_ring_options ring;
 } pb_profile_options;
 
@@ -44,6 +45,9 @@ pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const p
  * A trace that cannot be written does not end the run: pb_profile_close() returns the first failure. */
 void pb_profile_begin_step(pb_profile *p, int64_t number);
 void pb_profile_end_step(pb_profile *p);
+/* A line that tells what the trigger file did in the last call of pb_profile_begin_step(): a request, or why it is none.
+ * NULL: nothing. It is the same on all ranks that look at the file, so one of them prints it. */
+const char *pb_profile_remark(const pb_profile *p);
 /* Ends a window that is still open, and marks its trace as truncated; waits for the writing thread; writes the file of
  * the rank. Frees p, which may be NULL. ENOMEM, EIO, EPATH: a file is missing; the message names it. */
 pb_status pb_profile_close(pb_profile *p);

@@ -112,6 +112,8 @@ static pb_status profiled_step(run *r, double lr, pb_step_result *x)
 {
     const long number = done(r) + 1;
     pb_profile_begin_step(r->profiling.p, number);
+    const char *remark = pb_profile_remark(r->profiling.p);
+    if (remark && pb_train_leads(r->j.o)) fprintf(stderr, "%s\n", remark);
     pb_range_push(PB_RANGE_step, "train_step", number);
     const pb_status s = pb_job_step(&r->j, r->j.graph ? &r->graphs : NULL, lr, x);
     pb_range_pop();

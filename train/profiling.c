@@ -36,8 +36,11 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
                                 .version = pb_train_version(),
                                 .backend = pb_backend_name(j->device),
                                 .device = p->device};
-    const pb_profile_options o = {
-        .ranks = ranks, .steps = j->o->profile_steps, .out = j->o->profile_out, .gpu = j->device != PB_CPU};
+    const pb_profile_options o = {.ranks = ranks,
+                                  .steps = j->o->profile_steps,
+                                  .out = j->o->profile_out,
+                                  .trigger = j->o->profile_on_demand,
+                                  .gpu = j->device != PB_CPU};
     return pb_profile_open(&pb_disk_posix, &o, &job, why, &p->p);
 }
 
@@ -46,9 +49,14 @@ pb_status pb_profiling_open(const pb_job *j, pb_profiling *out)
     char why[200] = "";
     const char *ranks = j->o->profile_ranks ? j->o->profile_ranks : getenv("PB_PROFILE_RANKS");
     *out = (pb_profiling){0};
+    if ((!ranks || !*ranks) && j->o->profile_on_demand)
+        return pb_fail(PB_EINVAL, "--profile-on-demand needs --profile-ranks, such as --profile-ranks auto");
     if (!ranks || !*ranks) return PB_OK;
     PB_TRY(pb_job_agree(j, "the profile", open_profile(j, ranks, out, why)));
     if (!out->p) snprintf(out->why, sizeof out->why, "profile: %s", why);
+    else if (j->o->profile_on_demand)
+        snprintf(out->why, sizeof out->why, "profile: %s, whenever %s is changed, into %s", why,
+                 j->o->profile_on_demand, j->o->profile_out);
     else
         snprintf(out->why, sizeof out->why, "profile: %s, steps %s, into %s", why, j->o->profile_steps,
                  j->o->profile_out);

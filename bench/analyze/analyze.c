@@ -34,6 +34,14 @@ static bool has_trace(const pb_analyzed *j, int rank, int64_t step)
     return false;
 }
 
+/* True if rank r was to record the window of trace t. */
+static bool is_expected(const pb_analyzed *j, const pb_trace *t, int r)
+{
+    bool named = !t->expected;
+    for (size_t i = 0; i < t->nexpected; i++) named = named || t->expected[i] == r;
+    return named && j->run.profiled[r];
+}
+
 /* Prints what is missing. Returns whether something is. */
 static bool print_missing(const pb_analyzed *j, const pb_analyze_output *o)
 {
@@ -47,7 +55,7 @@ static bool print_missing(const pb_analyzed *j, const pb_analyze_output *o)
         }
         if (i && t->first_step == j->run.traces[i - 1].first_step) continue;
         for (int r = 0; r < j->run.ranks; r++) {
-            if (!j->run.profiled[r] || has_trace(j, r, t->first_step)) continue;
+            if (!is_expected(j, t, r) || has_trace(j, r, t->first_step)) continue;
             fprintf(o->f, "rank %d on %s: no trace of step %lld\n", r, j->run.host[r], (long long)t->first_step);
             missing = true;
         }

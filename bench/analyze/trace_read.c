@@ -119,6 +119,17 @@ static pb_status read_events(const char *path, const json_t *o, double begin_us,
     return PB_OK;
 }
 
+static pb_status read_expected(const char *path, const json_t *ranks, pb_trace *t)
+{
+    size_t i;
+    json_t *rank;
+    if (!json_is_array(ranks)) return PB_OK;
+    t->expected = calloc(json_array_size(ranks) + 1, sizeof *t->expected);
+    if (!t->expected) return pb_fail(PB_ENOMEM, "%s: no memory for its ranks", path);
+    json_array_foreach(ranks, i, rank) t->expected[t->nexpected++] = (int)json_integer_value(rank);
+    return PB_OK;
+}
+
 static pb_status read_trace(const char *path, int ranks, pb_trace *t)
 {
     json_t *o = NULL;
@@ -139,6 +150,7 @@ static pb_status read_trace(const char *path, int ranks, pb_trace *t)
     t->truncated = json_is_true(json_object_get(about, "truncated"));
     t->dropped = (long)(number(about, "dropped") + number(about, "gpu_dropped"));
     t->omitted = (long)number(about, "omitted");
+    PB_TRY(read_expected(path, json_object_get(about, "ranks"), t));
     const json_int_t base = json_integer_value(json_object_get(o, "baseTimeNanoseconds"));
     return read_events(path, o, 1e-3 * (double)(json_integer_value(json_array_get(window, 0)) - base), t);
 }
@@ -240,6 +252,7 @@ void pb_profile_run_free(pb_profile_run *r)
     for (size_t i = 0; i < r->n; i++) {
         free(r->traces[i].events);
         free(r->traces[i].gpu);
+        free(r->traces[i].expected);
         json_decref(r->traces[i].json);
     }
     free(r->traces);

@@ -28,6 +28,8 @@ typedef struct pb_trace {
     int rank;
     int64_t first_step, last_step;
     bool truncated;
+    int *expected; /* [nexpected]: the ranks that record this window; NULL: all profiled ones */
+    size_t nexpected;
     long dropped, omitted;  /* dropped: ranges, and records of the GPU */
     pb_trace_event *events; /* [n], by tid, then by begin; of equal begins, the longer first */
     size_t n;
