@@ -21,8 +21,8 @@ extern "C" {
     X(op, "one op: its kernel launches, or its work on the CPU")                                                       \
     X(collective, "a collective operation between ranks; value: its bytes on this rank")                               \
     X(replay, "the launch of a recorded graph, or its replay on the CPU")                                              \
-    X(suite, "a suite of `bench`")                                                                                     \
-    X(case, "a case of a suite")                                                                                       \
+    X(suite, "the suite of a case of `bench`; it contains the case")                                                   \
+    X(case, "a case of a suite; its name is the key")                                                                  \
     X(sample, "one timed sample of a case; value: the number of calls in it")                                          \
     X(work, "other work, such as an evaluation or a checkpoint")
 
@@ -42,6 +42,10 @@ extern volatile int pb_ranges_on;
 /* Finds out whether an NVTX tool is attached. Every context that is opened calls this function; only the first call has
  * an effect. */
 void pb_ranges_start(void);
+
+/* Calls NVTX at every range even if no tool is attached (on), which measures what that costs, or no longer. False: this
+ * build has no NVTX, or a tool is attached. */
+bool pb_ranges_call_nvtx(bool on);
 
 /* `name` must stay valid and unchanged until the process ends: listeners keep its address. */
 void pb_range_begin(pb_range_kind kind, const char *name, int64_t value);

@@ -75,6 +75,7 @@ static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *
     put_text(g, "\n],\"plumb\":{\"version\":", a->version);
     put_text(g, ",\"host\":", a->host);
     put_text(g, ",\"device\":", a->device);
+    if (a->name) put_text(g, ",\"name\":", a->name);
     pb_gzip_print(g, ",\"steps\":[%" PRId64 ",%" PRId64 "],\"window_ns\":[%" PRId64 ",%" PRId64 "]", a->first_step,
                   a->last_step, w->begin_ns, w->end_ns);
     pb_gzip_print(g, ",\"clock\":\"%s\",\"clock_stepped_ns\":%.0f", w->tsc ? "tsc" : "monotonic_raw", w->stepped_ns);

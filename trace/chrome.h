@@ -21,6 +21,7 @@
 typedef struct pb_trace_about {
     int rank, ranks;
     const char *host, *topology, *version, *backend, *device;
+    const char *name;              /* of the window; NULL: it has none */
     int64_t first_step, last_step; /* numbers of the steps that the window covers */
     bool truncated;                /* the window ended before its last step */
     size_t limit;                  /* bytes of JSON before compression; 0: no limit */

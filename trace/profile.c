@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "os/draft.h"
+#include "trace/choose.h"
 #include "trace/chrome.h"
 
 /* A window that has ended, and the thread that writes it. */
@@ -38,11 +39,13 @@ struct pb_profile {
     pb_profile_job job;
     pb_profile_steps steps;
     pb_chosen chosen;
+    pb_topology alone; /* of a job without a topology */
     char out[PATH_MAX - 100], topology[64];
     long step;               /* steps of this process that have begun */
     pb_profile_phase phase;  /* of the step that runs, or ran last */
     bool open, ends;         /* a window is open; it ends with this step */
     int64_t first, number;   /* of the window's steps; number of the current step */
+    const char *name;        /* of the window that is open; NULL: none */
     double opening, closing; /* seconds of the training thread in the current window */
     writing w;
     json_t *windows; /* of the rank's file */
@@ -134,6 +137,10 @@ static pb_status make_folders(pb_profile *p)
 
 static pb_status prepare(pb_profile *p)
 {
+    if (!p->job.topology) {
+        PB_TRY(pb_topology_parse(NULL, 1, &p->alone));
+        p->job.topology = &p->alone;
+    }
     PB_TRY(pb_choose_ranks(p->o.ranks, p->job.topology, p->job.node, &p->chosen));
     PB_TRY(pb_choose_steps(p->o.steps, &p->steps));
     if (!p->chosen.count) return PB_OK;
@@ -203,17 +210,18 @@ static void finish_writing(pb_profile *p)
     keep_failure(p, w->status, w->why);
     json_array_append_new(
         p->windows,
-        json_pack("{s:[I,I], s:[I,I], s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:{s:I, s:I, s:I, s:I, "
-                  "s:I, s:I}}",
-                  "steps", (json_int_t)w->about.first_step, (json_int_t)w->about.last_step, "window_ns",
-                  (json_int_t)w->window.begin_ns, (json_int_t)w->window.end_ns, "written", w->status == PB_OK,
-                  "truncated", w->about.truncated || w->size.omitted > 0, "events", (json_int_t)w->size.events,
-                  "dropped", (json_int_t)w->window.dropped, "omitted", (json_int_t)w->size.omitted, "json_bytes",
-                  (json_int_t)w->size.json, "file_bytes", (json_int_t)w->size.file, "opening_s", p->opening,
-                  "closing_s", p->closing, "writer_cpu_s", w->seconds, "clock_stepped_ns", w->window.stepped_ns, "gpu",
-                  "kernels", (json_int_t)w->size.kernels, "unjoined", (json_int_t)w->size.unjoined, "replayed",
-                  (json_int_t)w->replayed, "unplaced", (json_int_t)w->unplaced, "dropped", (json_int_t)w->gpu_dropped,
-                  "record_bytes", (json_int_t)w->gpu_bytes));
+        json_pack(
+            "{s:s*, s:[I,I], s:[I,I], s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:{s:I, s:I, s:I, s:I, "
+            "s:I, s:I}}",
+            "name", w->about.name, "steps", (json_int_t)w->about.first_step, (json_int_t)w->about.last_step,
+            "window_ns", (json_int_t)w->window.begin_ns, (json_int_t)w->window.end_ns, "written", w->status == PB_OK,
+            "truncated", w->about.truncated || w->size.omitted > 0, "events", (json_int_t)w->size.events, "dropped",
+            (json_int_t)w->window.dropped, "omitted", (json_int_t)w->size.omitted, "json_bytes",
+            (json_int_t)w->size.json, "file_bytes", (json_int_t)w->size.file, "opening_s", p->opening, "closing_s",
+            p->closing, "writer_cpu_s", w->seconds, "clock_stepped_ns", w->window.stepped_ns, "gpu", "kernels",
+            (json_int_t)w->size.kernels, "unjoined", (json_int_t)w->size.unjoined, "replayed", (json_int_t)w->replayed,
+            "unplaced", (json_int_t)w->unplaced, "dropped", (json_int_t)w->gpu_dropped, "record_bytes",
+            (json_int_t)w->gpu_bytes));
     pb_ring_free(&w->window);
 }
 
@@ -231,11 +239,12 @@ static void begin_writing(pb_profile *p, bool truncated)
                                 .device = p->job.device,
                                 .first_step = p->first,
                                 .last_step = p->number,
+                                .name = p->name,
                                 .truncated = truncated,
                                 .limit = p->o.limit};
     w->size = (pb_trace_size){0};
-    snprintf(folder, sizeof folder, "%s/traces/step%" PRId64 "-%" PRId64, p->out, p->first,
-             p->first + p->steps.active - 1);
+    snprintf(folder, sizeof folder, "%s/traces/%s%" PRId64 "-%" PRId64, p->out, p->o.unit ? p->o.unit : "step",
+             p->first, p->first + p->steps.active - 1);
     snprintf(w->path, sizeof w->path, "%s/rank%d.json.gz", folder, p->job.rank);
     const pb_status s = make_folder(p->disk, folder);
     keep_failure(p, s, pb_error());
@@ -259,6 +268,7 @@ static void open_window(pb_profile *p)
         p->w.gpu = gpu == PB_OK;
     }
     p->first = p->number;
+    p->name = NULL;
     p->opening = now_s(CLOCK_MONOTONIC) - start;
 }
 
@@ -288,6 +298,11 @@ void pb_profile_begin_step(pb_profile *p, int64_t number)
     if (!p->chosen.rank[p->job.rank] || p->phase == PB_PROFILE_OFF) return;
     if (first && p->open) close_window(p, false, false); /* the records of the warm-up */
     if (!p->open && (first || p->phase == PB_PROFILE_WARM)) open_window(p);
+}
+
+void pb_profile_name_window(pb_profile *p, const char *name)
+{
+    if (p) p->name = name;
 }
 
 void pb_profile_end_step(pb_profile *p)

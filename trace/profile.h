@@ -6,18 +6,21 @@
  *
  * Files below OUT:
  *     manifest.json                   rank 0, when the job begins: ranks, those profiled and why, topology, hosts, steps
- *     traces/stepA-B/rankN.json.gz    chrome.h; A and B are the numbers of the first and last step, N that of the rank
+ *     traces/stepA-B/rankN.json.gz    chrome.h; A and B are the numbers of the first and last step, N that of the rank.
+ *                                     A program whose windows are not steps names another unit than step
  *     ranks/rankN.json                when the rank ends: its windows, and what profiling cost it
  * OUT is a new or empty folder, so that traces of two runs are never mixed. */
 #ifndef PB_TRACE_PROFILE_H
 #define PB_TRACE_PROFILE_H
 #include "os/disk.h"
 #include "profiles/ring.h"
-#include "trace/choose.h"
+
+typedef struct pb_topology pb_topology; /* ranks/topology.h */
 
 typedef struct pb_profile_options {
     const char *ranks, *steps; /* as in choose.h */
     const char *out;           /* the folder */
+    const char *unit;          /* what the windows are counted in, in the names of their folders; NULL: "step" */
     size_t limit;              /* bytes of JSON of a trace, before compression; 0: 1 GiB */
     bool gpu;                  /* also records what the GPU does (gpu.h) */
     size_t gpu_limit;          /* bytes of records of a GPU in a window; 0: 256 MiB */
@@ -26,7 +29,7 @@ typedef struct pb_profile_options {
 
 /* The job and this rank; the strings are borrowed until pb_profile_close(). */
 typedef struct pb_profile_job {
-    const pb_topology *topology;
+    const pb_topology *topology; /* NULL: one rank */
     int rank;
     const int *node;         /* [ranks] as in choose.h; NULL: one host */
     const char *const *host; /* [ranks] names of hosts; NULL: not known */
@@ -44,6 +47,9 @@ pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const p
  * A trace that cannot be written does not end the run: pb_profile_close() returns the first failure. */
 void pb_profile_begin_step(pb_profile *p, int64_t number);
 void pb_profile_end_step(pb_profile *p);
+/* Names the window that is open, such as by the key of a case: the trace and the rank's file have the name. `name` must
+ * stay valid until pb_profile_close(). */
+void pb_profile_name_window(pb_profile *p, const char *name);
 /* Ends a window that is still open, and marks its trace as truncated; waits for the writing thread; writes the file of
  * the rank. Frees p, which may be NULL. ENOMEM, EIO, EPATH: a file is missing; the message names it. */
 pb_status pb_profile_close(pb_profile *p);

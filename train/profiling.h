@@ -2,6 +2,7 @@
 #ifndef PB_PROFILING_H
 #define PB_PROFILING_H
 #include "train/job.h"
+#include "ranks/topology.h"
 #include "trace/profile.h"
 
 typedef struct pb_profiling {

@@ -1,6 +1,7 @@
 /* breakdown.h - divides the time of a trace's training steps.
  *
- * A step is a range of kind step; the thread that has such ranges is the training thread. Only work inside steps counts.
+ * A step is a range of kind step, or, in a trace of `bench run --profile-out`, which has none, of kind sample. The thread
+ * that has such ranges is the training thread. Only work inside steps counts.
  * All times are seconds, summed over the steps of the trace.
  *
  *     step        the steps

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "ranks/topology.h"
 #include "tests/test.h"
 
 static char folder[64];
