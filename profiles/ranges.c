@@ -24,6 +24,16 @@ void pb_ranges_start(void)
     (void)pthread_once(&once, start);
 }
 
+bool pb_ranges_call_nvtx(bool on)
+{
+    static bool called;
+    if (!pb_nvtx_built || (!called && pb_ranges_on & PB_LISTENS_NVTX)) return false;
+    called = on;
+    if (on) __atomic_or_fetch(&pb_ranges_on, PB_LISTENS_NVTX, __ATOMIC_RELAXED);
+    else __atomic_and_fetch(&pb_ranges_on, ~PB_LISTENS_NVTX, __ATOMIC_RELAXED);
+    return true;
+}
+
 /* The calling thread's place while it records; depth counts ranges that are too deep as well. */
 static _Thread_local bool tracking;
 static _Thread_local pb_range_stack place;
