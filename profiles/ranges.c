@@ -38,11 +38,24 @@ bool pb_ranges_call_nvtx(bool on)
 static _Thread_local bool tracking;
 static _Thread_local pb_range_stack place;
 
+static uint64_t counted;
+
+void pb_ranges_count(bool on)
+{
+    if (on) {
+        __atomic_store_n(&counted, 0, __ATOMIC_RELAXED);
+        __atomic_or_fetch(&pb_ranges_on, PB_LISTENS_COUNT, __ATOMIC_RELAXED);
+    } else __atomic_and_fetch(&pb_ranges_on, ~PB_LISTENS_COUNT, __ATOMIC_RELAXED);
+}
+
+uint64_t pb_ranges_counted(void) { return __atomic_load_n(&counted, __ATOMIC_RELAXED); }
+
 void pb_range_begin(pb_range_kind kind, const char *name, int64_t value)
 {
     const int on = pb_ranges_on;
     if (on & PB_LISTENS_NVTX) pb_nvtx_begin(kind, name, value);
     if (on & PB_LISTENS_RING) pb_ring_begin(kind, name, value);
+    if (on & PB_LISTENS_COUNT) __atomic_add_fetch(&counted, 1, __ATOMIC_RELAXED);
     if (on & PB_LISTENS_STACK && tracking) {
         if (place.depth < PB_RANGE_STACK_DEPTH) {
             place.at[place.depth].kind = kind;

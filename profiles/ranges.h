@@ -37,7 +37,7 @@ extern const char *const pb_range_kinds[PB_RANGE_KINDS];
 enum { PB_RANGE_NO_VALUE = -1 };
 
 /* Who listens: bits of PB_LISTENS_*; 0: no listener. Written by pb_ranges_start and by ring.h, read by every range. */
-enum { PB_LISTENS_NVTX = 1, PB_LISTENS_RING = 2, PB_LISTENS_STACK = 4 };
+enum { PB_LISTENS_NVTX = 1, PB_LISTENS_RING = 2, PB_LISTENS_STACK = 4, PB_LISTENS_COUNT = 8 };
 extern volatile int pb_ranges_on;
 /* Finds out whether an NVTX tool is attached. Every context that is opened calls this function; only the first call has
  * an effect. */
@@ -46,6 +46,10 @@ void pb_ranges_start(void);
 /* Calls NVTX at every range even if no tool is attached (on), which measures what that costs, or no longer. False: this
  * build has no NVTX, or a tool is attached. */
 bool pb_ranges_call_nvtx(bool on);
+
+/* Counts the ranges that begin on any thread, from 0 (on), or no longer. pb_ranges_counted(): how many began. */
+void pb_ranges_count(bool on);
+uint64_t pb_ranges_counted(void);
 
 /* `name` must stay valid and unchanged until the process ends: listeners keep its address. */
 void pb_range_begin(pb_range_kind kind, const char *name, int64_t value);

@@ -74,6 +74,8 @@ static pb_ring_options with_defaults(const pb_ring_options *o)
     return r;
 }
 
+size_t pb_ring_records(const pb_ring_options *o) { return with_defaults(o).records; }
+
 size_t pb_ring_bytes(const pb_ring_options *o)
 {
     const pb_ring_options r = with_defaults(o);

@@ -59,6 +59,8 @@ pb_status pb_ring_start(const pb_ring_options *o);
 pb_status pb_ring_stop(pb_ring_window *out);
 void pb_ring_free(pb_ring_window *w); /* {0} is allowed */
 
+/* The ranges that the ring of a thread holds. */
+size_t pb_ring_records(const pb_ring_options *o);
 /* The bytes that pb_ring_start() allocates. */
 size_t pb_ring_bytes(const pb_ring_options *o);
 #endif

@@ -251,7 +251,7 @@ static void put_event(writer *w, const pb_gpu_event *e)
     }
 }
 
-pb_status pb_chrome_gpu(pb_gzip *g, const pb_gpu_window *gpu, const pb_ring_window *ranges, int64_t base, size_t limit,
+pb_status pb_chrome_gpu(pb_gzip *g, const pb_gpu_window *gpu, const pb_ring_window *ranges, int64_t base, size_t room,
                         pb_trace_size *size)
 {
     writer *w = calloc(1, sizeof *w);
@@ -259,11 +259,13 @@ pb_status pb_chrome_gpu(pb_gzip *g, const pb_gpu_window *gpu, const pb_ring_wind
     *w = (writer){.g = g, .base = base, .size = size};
     const pb_status s = make_indexes(w, gpu, ranges);
     for (size_t i = 0; s == PB_OK && i < gpu->n; i++) {
-        if (limit && g->in >= limit) {
-            size->omitted += gpu->n - i;
-            break;
-        }
+        const pb_trace_size before = *size;
+        const size_t mark = pb_gzip_mark(g);
         put_event(w, &gpu->events[i]);
+        if (pb_gzip_fits(g, mark, room)) continue;
+        *size = before;
+        size->omitted += gpu->n - i;
+        break;
     }
     for (int i = 0; i < DEMANGLED; i++) free(w->names[i].name);
     free(w->calls);

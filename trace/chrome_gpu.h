@@ -16,7 +16,7 @@
 #include "trace/gpu.h"
 #include "trace/gzip.h"
 
-/* Appends the events; size->unjoined counts work on the GPU without an op. ENOMEM: nothing was appended. */
-pb_status pb_chrome_gpu(pb_gzip *g, const pb_gpu_window *w, const pb_ring_window *ranges, int64_t base, size_t limit,
+/* Appends the events, as long as the text stays within `room` bytes; size->unjoined counts work on the GPU without an op. ENOMEM: nothing was appended. */
+pb_status pb_chrome_gpu(pb_gzip *g, const pb_gpu_window *w, const pb_ring_window *ranges, int64_t base, size_t room,
                         pb_trace_size *size);
 #endif

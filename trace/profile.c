@@ -44,6 +44,8 @@ struct pb_profile {
     long step;               /* steps of this process that have begun */
     pb_profile_phase phase;  /* of the step that runs, or ran last */
     bool open, ends;         /* a window is open; it ends with this step */
+    bool counting;           /* the ranges of this step are counted, because the next one begins to record */
+    uint64_t ranges;         /* of the step that was counted last */
     int64_t first, number;   /* of the window's steps; number of the current step */
     const char *name;        /* of the window that is open; NULL: none */
     double opening, closing; /* seconds of the training thread in the current window */
@@ -147,6 +149,8 @@ static pb_status prepare(pb_profile *p)
     if (strlen(p->o.out) >= sizeof p->out) return pb_fail(PB_EINVAL, "profile: the name of the folder is too long");
     snprintf(p->out, sizeof p->out, "%s", p->o.out);
     if (!p->o.limit) p->o.limit = (size_t)1 << 30;
+    if (p->o.limit < PB_TRACE_LEAST)
+        return pb_fail(PB_EINVAL, "profile: a trace of at most %zu bytes: need %d", p->o.limit, PB_TRACE_LEAST);
     pb_topology_text(p->job.topology, p->topology, sizeof p->topology);
     p->windows = json_array();
     if (!p->windows) return pb_fail(PB_ENOMEM, "profile: no memory");
@@ -289,13 +293,22 @@ static void close_window(pb_profile *p, bool keep, bool truncated)
     p->closing = now_s(CLOCK_MONOTONIC) - start;
 }
 
+static pb_profile_phase phase_at(const pb_profile *p, long step)
+{
+    bool first, last;
+    return pb_profile_phase_of(&p->steps, step, &first, &last);
+}
+
 void pb_profile_begin_step(pb_profile *p, int64_t number)
 {
     bool first;
     if (!p) return;
     p->number = number;
     p->phase = pb_profile_phase_of(&p->steps, p->step++, &first, &p->ends);
-    if (!p->chosen.rank[p->job.rank] || p->phase == PB_PROFILE_OFF) return;
+    if (!p->chosen.rank[p->job.rank]) return;
+    p->counting = p->phase == PB_PROFILE_OFF && phase_at(p, p->step) != PB_PROFILE_OFF;
+    if (p->counting) pb_ranges_count(true);
+    if (p->phase == PB_PROFILE_OFF) return;
     if (first && p->open) close_window(p, false, false); /* the records of the warm-up */
     if (!p->open && (first || p->phase == PB_PROFILE_WARM)) open_window(p);
 }
@@ -308,12 +321,34 @@ void pb_profile_name_window(pb_profile *p, const char *name)
 void pb_profile_end_step(pb_profile *p)
 {
     if (p && p->open && p->ends) close_window(p, true, false);
+    if (!p || !p->counting) return;
+    p->ranges = pb_ranges_counted();
+    pb_ranges_count(false);
+}
+
+bool pb_profile_expects(const pb_profile *p, double kernels, pb_profile_expected *out)
+{
+    if (!p || !p->counting) return false;
+    const bool warm = phase_at(p, p->step) == PB_PROFILE_WARM;
+    const double steps = (double)p->steps.active, ranges = (double)p->ranges;
+    const int64_t first = p->number + 1 + (warm ? p->steps.warmup : 0);
+    const double json = steps * (ranges * PB_TRACE_RANGE_BYTES + (p->o.gpu ? kernels : 0) * PB_TRACE_KERNEL_BYTES);
+    *out = (pb_profile_expected){.first = first,
+                                 .last = first + p->steps.active - 1,
+                                 .ranges = ranges,
+                                 .kernels = p->o.gpu ? kernels : 0,
+                                 .json = json,
+                                 .packed = json / PB_TRACE_PACKING,
+                                 .cut = json > (double)p->o.limit,
+                                 .overwrites = steps * ranges > (double)pb_ring_records(&p->o.ring)};
+    return true;
 }
 
 pb_status pb_profile_close(pb_profile *p)
 {
     char name[64];
     if (!p) return PB_OK;
+    if (p->counting) pb_ranges_count(false);
     if (p->open) close_window(p, p->phase == PB_PROFILE_ON, true);
     finish_writing(p);
     if (p->chosen.rank[p->job.rank]) {

@@ -21,7 +21,7 @@ typedef struct pb_profile_options {
     const char *ranks, *steps; /* as in choose.h */
     const char *out;           /* the folder */
     const char *unit;          /* what the windows are counted in, in the names of their folders; NULL: "step" */
-    size_t limit;              /* bytes of JSON of a trace, before compression; 0: 1 GiB */
+    size_t limit;              /* most bytes of JSON of a trace, before compression; 0: 1 GiB */
     bool gpu;                  /* also records what the GPU does (gpu.h) */
     size_t gpu_limit;          /* bytes of records of a GPU in a window; 0: 256 MiB */
     pb_ring_options ring;
@@ -47,6 +47,16 @@ pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const p
  * A trace that cannot be written does not end the run: pb_profile_close() returns the first failure. */
 void pb_profile_begin_step(pb_profile *p, int64_t number);
 void pb_profile_end_step(pb_profile *p);
+/* The size that the trace of the next window will have, if its steps are like the one before it. */
+typedef struct pb_profile_expected {
+    int64_t first, last;    /* numbers of the window's steps */
+    double ranges, kernels; /* of a step */
+    double json, packed;    /* bytes of the trace of a rank, before and after compression */
+    bool cut, overwrites;   /* the limit will leave events out; the ring of a thread may lose its oldest ranges */
+} pb_profile_expected;
+/* Call it after pb_profile_end_step() with the kernels that the GPU ran in that step. True: the next step begins to
+ * record, and the ranges of this one were counted, which happens on profiled ranks. */
+bool pb_profile_expects(const pb_profile *p, double kernels, pb_profile_expected *out);
 /* Names the window that is open, such as by the key of a case: the trace and the rank's file have the name. `name` must
  * stay valid until pb_profile_close(). */
 void pb_profile_name_window(pb_profile *p, const char *name);

@@ -22,6 +22,7 @@ static pb_ring_record range(pb_range_kind kind, const char *name, double begin, 
 }
 #define PLAIN PB_RANGE_NO_VALUE
 static pb_trace_size trace_size; /* of the trace that was written last */
+static size_t trace_limit;       /* of the traces that are written */
 
 /* Two steps of 10 ms on thread 11. In the first: ops from 1 to 3 and 3 to 4, one of them with an op of 0.5 ms inside;
  * a wait for collectives from 6 to 8; a collective that is not overlapped from 8 to 8.5. The second has one op of 5 ms.
@@ -53,7 +54,8 @@ static const char *write_trace(const char *name, int rank, const pb_gpu_window *
                                   .backend = "cpu",
                                   .device = "cpu",
                                   .first_step = 1,
-                                  .last_step = 2};
+                                  .last_step = 2,
+                                  .limit = trace_limit};
     CHECK_OK(pb_trace_write(&pb_disk_posix, in_folder(name), &about, &w, gpu ? gpu : &(pb_gpu_window){0}, &trace_size));
     return in_folder(name);
 }
@@ -182,6 +184,36 @@ static void a_gpu_is_divided_and_its_work_joined(void **state)
     pb_profile_run_free(&r);
 }
 
+/* The limit of a trace's size holds for the records of a GPU, which have more text than ranges. */
+static void a_limit_holds_for_the_records_of_a_gpu(void **state)
+{
+    enum { EVENTS = 300 };
+    static pb_gpu_event events[EVENTS];
+    static char text[1 << 16];
+    (void)state;
+    for (int i = 0; i < EVENTS; i++)
+        events[i] = event(i % 2 ? PB_GPU_KERNEL : PB_GPU_CALL, i % 2 ? "a_kernel" : "cudaLaunchKernel_v7000",
+                          (uint32_t)(i / 2 + 1), 1 + 0.01 * i, 1.005 + 0.01 * i);
+    const pb_gpu_window gpu = {.events = events, .n = EVENTS};
+    for (trace_limit = PB_TRACE_LEAST; trace_limit < 3 * PB_TRACE_LEAST; trace_limit += 777) {
+        (void)write_trace("limited.json.gz", 0, &gpu);
+        gzFile f = gzopen(in_folder("limited.json.gz"), "rb");
+        assert_non_null(f);
+        const int n = gzread(f, text, sizeof text - 1);
+        (void)gzclose(f);
+        assert_in_range(n, 1, trace_limit);
+        text[n] = 0;
+        assert_int_equal(trace_size.json, n);
+        assert_int_equal(trace_size.events + trace_size.omitted, EVENTS + 15); /* and the ranges */
+        assert_true(trace_size.omitted > 0 && trace_size.kernels > 0 && trace_size.kernels < EVENTS / 2);
+        size_t kernels = 0;
+        for (const char *at = text; (at = strstr(at, "\"cat\":\"kernel\"")); at++) kernels++;
+        assert_int_equal(trace_size.kernels, kernels);
+        assert_non_null(strstr(text, "\"truncated\":true}}"));
+    }
+    trace_limit = 0;
+}
+
 /* The names, numbers and lanes of a GPU's events, as other tools read them. */
 static void events_of_a_gpu_are_those_that_tools_expect(void **state)
 {
@@ -235,6 +267,7 @@ int main(void)
         cmocka_unit_test(a_step_is_divided),
         cmocka_unit_test(a_gpu_is_divided_and_its_work_joined),
         cmocka_unit_test(events_of_a_gpu_are_those_that_tools_expect),
+        cmocka_unit_test(a_limit_holds_for_the_records_of_a_gpu),
         cmocka_unit_test(files_that_are_cut_off_are_named),
     };
     return cmocka_run_group_tests(tests, test_open_folder, test_close_folder);

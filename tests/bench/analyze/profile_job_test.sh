@@ -11,6 +11,10 @@ expect 0 '' "$train" --ranks 3 --steps 6 "${tiny[@]}" --profile-ranks 0,2 --prof
 [[ $(cd eager/ranks && echo *) == 'rank0.json rank2.json' ]] || fail "ranks: $(ls eager/ranks)"
 PB_PROFILE_RANKS=all expect 0 'profile: ranks 0-2 of 3 (as asked for), steps 3, into replayed' "$train" --ranks 3 --steps 5 --batch 1 --seq 32 \
     --mode graph --profile-steps 3 --profile-out replayed
+# The size is announced before the window, from the ranges of the step before; here both steps are alike.
+announced=$(sed -n 's/^profile: steps 4-4: \([0-9]*\) ranges a step; the trace of a rank will have about .* MB of JSON, .* MB compressed$/\1/p' log)
+recorded=$(zcat replayed/traces/step4-4/rank0.json.gz | grep -c '"ph":"X"')
+[[ $announced -gt 0 && $announced -eq $recorded ]] || fail "announced '$announced' ranges, recorded $recorded"
 expect 0 '' "$train" --steps 2 "${tiny[@]}"
 [[ ! -e profile ]] || fail 'profiled without being asked to'
 
