@@ -61,6 +61,7 @@ void pb_range_begin(pb_range_kind kind, const char *name, int64_t value)
             place.at[place.depth].kind = kind;
             place.at[place.depth].name = name;
             place.at[place.depth].value = value;
+            place.at[place.depth].flops = place.at[place.depth].bytes = 0;
         }
         place.depth++;
     }
@@ -72,6 +73,16 @@ void pb_range_finish(void)
     if (on & PB_LISTENS_STACK && tracking && place.depth > 0) place.depth--;
     if (on & PB_LISTENS_RING) pb_ring_finish();
     if (on & PB_LISTENS_NVTX) pb_nvtx_finish();
+}
+
+void pb_range_work(int64_t flops, int64_t bytes)
+{
+    const int on = pb_ranges_on;
+    if (on & PB_LISTENS_RING) pb_ring_work(flops, bytes);
+    if (on & PB_LISTENS_STACK && tracking && place.depth > 0 && place.depth <= PB_RANGE_STACK_DEPTH) {
+        place.at[place.depth - 1].flops = flops;
+        place.at[place.depth - 1].bytes = bytes;
+    }
 }
 
 void pb_range_stack_track(bool on)
@@ -86,6 +97,14 @@ pb_range_stack pb_range_stack_now(void)
 {
     pb_range_stack p = place;
     if (p.depth > PB_RANGE_STACK_DEPTH) p.depth = PB_RANGE_STACK_DEPTH;
+    return p;
+}
+
+pb_range_stack pb_range_stack_take(void)
+{
+    const pb_range_stack p = pb_range_stack_now();
+    if (place.depth > 0 && place.depth <= PB_RANGE_STACK_DEPTH)
+        place.at[place.depth - 1].flops = place.at[place.depth - 1].bytes = 0;
     return p;
 }
 

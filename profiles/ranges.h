@@ -54,6 +54,11 @@ uint64_t pb_ranges_counted(void);
 /* `name` must stay valid and unchanged until the process ends: listeners keep its address. */
 void pb_range_begin(pb_range_kind kind, const char *name, int64_t value);
 void pb_range_finish(void);
+/* Who wants the work of ops: their bits in pb_ranges_on. */
+enum { PB_LISTENS_WORK = PB_LISTENS_RING | PB_LISTENS_STACK };
+/* Notes the least work of the op whose range this thread has begun last: floating-point operations, and bytes of inputs
+ * and outputs (pb_cost in kernels/engine/op.h). */
+void pb_range_work(int64_t flops, int64_t bytes);
 /* Returns a copy of `name` that stays valid until the process ends, the same one for equal names; for names that are
  * not static strings. NULL: out of memory. Takes a lock: call it outside of what is measured. */
 const char *pb_range_name(const char *name);
@@ -78,6 +83,7 @@ typedef struct pb_range_stack {
         pb_range_kind kind;
         const char *name;
         int64_t value;
+        int64_t flops, bytes;   /* as for pb_range_work(); 0: not known */
     } at[PB_RANGE_STACK_DEPTH]; /* outermost first */
 } pb_range_stack;
 
@@ -85,6 +91,9 @@ typedef struct pb_range_stack {
 void pb_range_stack_track(bool on);
 /* The ranges that were begun on this thread since pb_range_stack_track(true) and have not ended. */
 pb_range_stack pb_range_stack_now(void);
+/* The same, for a kernel that is recorded. The work of the innermost range is given to the first kernel that asks, so that
+ * it counts once however many kernels the op has. */
+pb_range_stack pb_range_stack_take(void);
 /* Ends and begins ranges, so that those of *open become those of *want; *open = *want. */
 void pb_range_stack_move(pb_range_stack *open, const pb_range_stack *want);
 #ifdef __cplusplus

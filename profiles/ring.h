@@ -30,6 +30,7 @@ typedef struct pb_ring_record {
     const char *name;
     int64_t begin_ns, end_ns; /* CLOCK_REALTIME */
     int64_t value;            /* PB_RANGE_NO_VALUE: none */
+    int64_t flops, bytes;     /* of an op, as for pb_range_work(); 0: not known */
     pb_range_kind kind;
     int depth; /* 0: outermost in the window */
     bool complete;

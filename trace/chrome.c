@@ -18,6 +18,12 @@ void pb_trace_put_us(pb_gzip *g, const char *key, int64_t ns)
     pb_gzip_print(g, ",\"%s\":%s%" PRId64 ".%03d", key, sign, ns / 1000, (int)(ns % 1000));
 }
 
+void pb_trace_put_work(pb_gzip *g, int64_t flops, int64_t bytes)
+{
+    if (flops) pb_gzip_print(g, ",\"op_flops\":%" PRId64, flops);
+    if (bytes) pb_gzip_print(g, ",\"op_bytes\":%" PRId64, bytes);
+}
+
 static void put_text(pb_gzip *g, const char *before, const char *text)
 {
     pb_gzip_print(g, "%s", before);
@@ -53,6 +59,7 @@ static void put_range(pb_gzip *g, const pb_ring_record *r, int tid, int64_t base
     pb_trace_put_us(g, "dur", r->end_ns - r->begin_ns);
     pb_gzip_print(g, ",\"args\":{\"kind\":\"%s\"", pb_range_kinds[r->kind]);
     if (r->value != PB_RANGE_NO_VALUE) pb_gzip_print(g, ",\"value\":%" PRId64, r->value);
+    pb_trace_put_work(g, r->flops, r->bytes);
     pb_gzip_print(g, "%s}}", r->complete ? "" : ",\"incomplete\":true");
 }
 

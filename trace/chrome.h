@@ -7,7 +7,8 @@
  * baseTimeNanoseconds, which is equal for all ranks: the begin of a period of 90 days since 1970.
  *
  * The GPU's events are described in chrome_gpu.h. Events of ranges: ph X; cat is cpu_op for ops, user_annotation otherwise; a training step is called
- * "ProfilerStep#N"; args.kind is the kind of ranges.h, args.value its value, args.incomplete: true marks a range that was
+ * "ProfilerStep#N"; args.kind is the kind of ranges.h, args.value its value, args.op_flops and args.op_bytes the
+ * least work of an op, args.incomplete: true marks a range that was
  * open when the window ended. What a reader must know of the whole trace follows the events in "plumb": version, steps,
  * clock, dropped (ranges that were lost), gpu_dropped (records of the GPU that were lost), unjoined (kernels without an
  * op), omitted (events beyond the limit of the file's size) and truncated. */
@@ -37,11 +38,14 @@ typedef struct pb_trace_size {
 void pb_trace_put_us(pb_gzip *g, const char *key, int64_t ns);
 
 /* Rough bytes of JSON of a range, and of a kernel with its host call and the arrow between them, and by how much gzip
- * shortens them; for estimates before a window. Measured: 131 bytes per range, compressed to a seventh, of a step of
+ * shortens them; for estimates before a window. Measured: 165 bytes per range, compressed to a seventh, of a step of
  * the model tiny on a CPU; the kernel's are counted from the format, with a name of 200 bytes. */
-enum { PB_TRACE_RANGE_BYTES = 131, PB_TRACE_KERNEL_BYTES = 1000, PB_TRACE_PACKING = 7 };
+enum { PB_TRACE_RANGE_BYTES = 165, PB_TRACE_KERNEL_BYTES = 1000, PB_TRACE_PACKING = 7 };
 /* The least limit: the text around the events, with names of usual length. */
 enum { PB_TRACE_LEAST = 8192 };
+
+/* Appends ,"op_flops": and ,"op_bytes": for the numbers that are not 0. */
+void pb_trace_put_work(pb_gzip *g, int64_t flops, int64_t bytes);
 
 /* Writes the trace to `path`, which appears only when it is complete. EPATH, EIO, ENOMEM. EINVAL: a limit below
  * PB_TRACE_LEAST. */

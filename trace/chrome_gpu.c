@@ -165,8 +165,12 @@ static void put_origin(writer *w, const pb_gpu_event *e)
 {
     const pb_gpu_event *call = call_of(w, e->correlation);
     const char *op = NULL, *phase = NULL;
-    if (e->place) op = in_place(e->place, PB_RANGE_op), phase = in_place(e->place, PB_RANGE_phase);
-    else if (call && !e->node) {
+    if (e->place) {
+        op = in_place(e->place, PB_RANGE_op), phase = in_place(e->place, PB_RANGE_phase);
+        const int last = e->place->depth - 1;
+        if (last >= 0) pb_trace_put_work(w->g, e->place->at[last].flops, e->place->at[last].bytes);
+    }
+    if (!e->place && call && !e->node) {
         op = range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_op);
         phase = range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_phase);
     }

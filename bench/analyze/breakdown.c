@@ -92,7 +92,7 @@ static void add_op(walk *w, const pb_trace_event *e)
     const double t = e->end - e->begin;
     pb_breakdown *b = w->b;
     pb_part *p = part_of(b->ops, &b->nops, e->name, &b->unnamed);
-    if (p) p->calls++, p->seconds += t, p->own += t;
+    if (p) p->calls++, p->seconds += t, p->own += t, p->flops += e->flops, p->bytes += e->bytes;
     w->part[w->depth] = p;
     for (int i = w->depth - 1; i >= 0; i--)
         if (w->open[i]->kind == PB_RANGE_op) {
@@ -153,7 +153,7 @@ static void add_gpu_part(pb_breakdown *b, const pb_gpu_span *g)
 {
     pb_part *op = g->op ? part_of(b->ops, &b->nops, g->op, &b->unnamed) : NULL;
     pb_part *phase = g->phase ? part_of(b->phases, &b->nphases, g->phase, &b->unnamed) : NULL;
-    if (op) op->gpu_calls++, op->gpu += g->end - g->begin;
+    if (op) op->gpu_calls++, op->gpu += g->end - g->begin, op->flops += g->flops, op->bytes += g->bytes;
     if (phase) phase->gpu_calls++, phase->gpu += g->end - g->begin;
     b->gpu.kernels += g->what != PB_WORK_MEMORY;
     b->gpu.unjoined += g->what != PB_WORK_MEMORY && !op;

@@ -38,6 +38,8 @@ static const char *write_trace(const char *name, int rank, const pb_gpu_window *
         range(PB_RANGE_step, "train_step", 0, 10, 1),    range(PB_RANGE_op, "outer", 22, 27, PLAIN),
         range(PB_RANGE_phase, "forward", 21, 28, PLAIN), range(PB_RANGE_step, "train_step", 20, 30, 2),
     };
+    training[2].flops = 1000, training[2].bytes = 30; /* outer */
+    training[9].flops = 500;
     pb_ring_record worker[] = {range(PB_RANGE_collective, "all_reduce", 2, 5, 100),
                                range(PB_RANGE_collective, "all_reduce", 15, 16, 100)};
     pb_ring_record other[] = {range(PB_RANGE_collective, "all_gather", 4, 7, 100)};
@@ -109,6 +111,9 @@ static void a_step_is_divided(void **state)
     assert_int_equal(p->calls, 2);
     CHECK_NEAR(p->seconds, 7 * ms, near);
     CHECK_NEAR(p->own, 6.5 * ms, near);
+    CHECK_NEAR(p->flops, 1500, 0);
+    CHECK_NEAR(p->bytes, 30, 0);
+    CHECK_NEAR(part(b.ops, b.nops, "inner")->flops, 0, 0);
     assert_int_equal(part(b.ops, b.nops, "inner")->calls, 2);
     assert_int_equal(b.nops, 4);
     assert_int_equal(b.unnamed, 0);
@@ -139,7 +144,7 @@ static void a_gpu_is_divided_and_its_work_joined(void **state)
     (void)state;
     static pb_breakdown b;
     static const pb_range_stack place = {
-        .depth = 2, .at = {{PB_RANGE_phase, "backward", PLAIN}, {PB_RANGE_op, "replayed_op", PLAIN}}};
+        .depth = 2, .at = {{PB_RANGE_phase, "backward", PLAIN}, {PB_RANGE_op, "replayed_op", PLAIN, 7000, 90}}};
     pb_gpu_event events[] = {
         event(PB_GPU_CALL, "cudaLaunchKernel_v7000", 1, 2.1, 2.2),
         event(PB_GPU_CALL, "cuLaunchKernel", 1, 2.11, 2.19),
@@ -179,6 +184,9 @@ static void a_gpu_is_divided_and_its_work_joined(void **state)
     CHECK_NEAR(p->gpu, 1 * ms, near);
     CHECK_NEAR(part(b.ops, b.nops, "inner")->gpu, 2 * ms, near);
     CHECK_NEAR(part(b.ops, b.nops, "replayed_op")->gpu, 3 * ms, near);
+    CHECK_NEAR(part(b.ops, b.nops, "replayed_op")->flops, 7000, 0);
+    CHECK_NEAR(part(b.ops, b.nops, "replayed_op")->bytes, 90, 0);
+    CHECK_NEAR(part(b.ops, b.nops, "outer")->flops, 1500, 0); /* of the ranges, not once more of the kernels */
     CHECK_NEAR(part(b.phases, b.nphases, "forward")->gpu, 3 * ms, near);
     CHECK_NEAR(part(b.phases, b.nphases, "backward")->gpu, 3 * ms, near);
     pb_profile_run_free(&r);
