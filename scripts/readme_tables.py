@@ -1,6 +1,7 @@
 """readme_tables.py - the generated tables of README.md and docs/: one function each, "" where its file is missing."""
 import functools
 import os
+import re
 import statistics
 import subprocess
 
@@ -227,8 +228,8 @@ def sample(s):
     if ran.returncode != 0:
         fail(ran.stderr.strip() or f"{s.bench}: exit code {ran.returncode}")
     parts = [part for part in ran.stdout.split("\n\n") if part.startswith(("backward_time: median", "ceiling"))]
-    lines = "\n".join(parts).replace(" [1]", "").splitlines()
-    return "\n".join(["```", *(line.rstrip() for line in lines if not line.startswith(" ")), "```"])
+    lines = re.sub(r" \[\d+\]", "", "\n".join(parts)).splitlines()
+    return "\n".join(["```", *(line.rstrip() for line in lines if not line.startswith((" ", "range"))), "```"])
 
 
 LEVELS = ["off", "nvtx", "ring", "activity", "nodes"]
