@@ -145,17 +145,19 @@ static double expect(const pb_case *c) { return is_range(c) ? 0.5 : 1.3 + 20 * p
 static double device_expect(const pb_case *c) { return is_range(c) ? 1 : 2.5 + pb_train_case_device_seconds(c); }
 
 #define RANGES "range level=off,nvtx", "range level=ring clock=tsc,gettime"
-#define STEPS(axes)                                                                                                    \
-    "step level=off,nvtx,ring,activity mode=eager " axes, "step level=off,nvtx,ring,nodes mode=graph " axes
-#define COMMON      " clip=multi layers=0 rank=16 targets=q+v tuning=qlora"
-#define ON_CPU      "batch=1 dtype=f32 model=tiny seq=128" COMMON
-#define ON_CPU_FULL "batch=1,4 dtype=f32,bf16 model=tiny seq=32,128" COMMON
-#define ON_GPU      "batch=4 dtype=bf16 model=qwen2.5-1.5b seq=512" COMMON
-#define ON_GPU_FULL "batch=1,4 dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b seq=128,512" COMMON
-static const char *const grid[] = {RANGES, STEPS(ON_CPU), NULL};
-static const char *const full_grid[] = {RANGES, STEPS(ON_CPU_FULL), NULL};
-static const char *const device_grid[] = {RANGES, STEPS(ON_GPU), NULL};
-static const char *const device_full_grid[] = {RANGES, STEPS(ON_GPU_FULL), NULL};
+/* A graph that a GPU replays has one range, so level nvtx would show nothing there. */
+#define EAGER(axes)   "step level=off,nvtx,ring,activity mode=eager " axes
+#define ON_CPUS(axes) EAGER(axes), "step level=off,nvtx,ring,nodes mode=graph " axes
+#define ON_GPUS(axes) EAGER(axes), "step level=off,ring,nodes mode=graph " axes
+#define COMMON        " clip=multi layers=0 rank=16 targets=q+v tuning=qlora"
+#define SMALL         "batch=1 dtype=f32 model=tiny seq=128" COMMON
+#define SMALL_FULL    "batch=1,4 dtype=f32,bf16 model=tiny seq=32,128" COMMON
+#define LARGE         "batch=4 dtype=bf16 model=qwen2.5-1.5b seq=512" COMMON
+#define LARGE_FULL    "batch=1,4 dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b seq=128,512" COMMON
+static const char *const grid[] = {RANGES, ON_CPUS(SMALL), NULL};
+static const char *const full_grid[] = {RANGES, ON_CPUS(SMALL_FULL), NULL};
+static const char *const device_grid[] = {RANGES, ON_GPUS(LARGE), NULL};
+static const char *const device_full_grid[] = {RANGES, ON_GPUS(LARGE_FULL), NULL};
 
 const pb_suite pb_suite_profile = {
     .name = "profile",
