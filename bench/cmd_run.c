@@ -356,7 +356,11 @@ pb_exit pb_cmd_run(const pb_options *given)
     if (o->resume) {
         pb_status s = pb_resume_open(o, &r.resumed);
         if (s == PB_OK) s = imply_options(&r.resumed.options);
-        if (s != PB_OK) return pb_complain_of(s);
+        if (s != PB_OK) {
+            const pb_exit code = pb_complain_of(s);
+            pb_resume_close(&r.resumed);
+            return code;
+        }
         r.o = &r.resumed.options;
     }
     r.attempts.options = r.o;
