@@ -256,6 +256,14 @@ static void warn(const run *r)
         if (!r->o->quiet) fprintf(stderr, "bench: instructions are counted in one thread, and nothing is timed\n");
         return;
     }
+    if (r->o->profile_out) {
+        fprintf(
+            stderr,
+            "bench: one process records a trace into %s; its figures have the status profiled: they include the cost "
+            "of recording, and are not compared, kept or stored\n",
+            r->o->profile_out);
+        return;
+    }
     if (r->o->processes < PB_ENOUGH_PROCESSES)
         fprintf(stderr, "bench: warning: %ld process%s: too few for a comparison, which needs %d\n", r->o->processes,
                 r->o->processes == 1 ? "" : "es", PB_ENOUGH_PROCESSES);
@@ -330,18 +338,29 @@ static pb_exit prepared(run *r)
     return code;
 }
 
+/* Sets the options that others imply. EINVAL: two options exclude each other. */
+static pb_status imply_options(pb_options *o)
+{
+    PB_TRY(pb_counting_options(o));
+    return pb_profiled_options(o);
+}
+
 pb_exit pb_cmd_run(const pb_options *given)
 {
     pb_options options = *given, *o = &options;
-    if (!o->resume && pb_counting_options(o) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if (!o->resume && imply_options(o) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     if (o->child_dir) return pb_process_child(o);
     if (o->child_clocks) return pb_clock_keeper(o->child_clocks, o->device, (int)o->child_pipe);
     run r = {.o = o};
     pb_interrupt_watch();
     if (o->resume) {
         pb_status s = pb_resume_open(o, &r.resumed);
-        if (s == PB_OK) s = pb_counting_options(&r.resumed.options);
-        if (s != PB_OK) return pb_complain_of(s);
+        if (s == PB_OK) s = imply_options(&r.resumed.options);
+        if (s != PB_OK) {
+            const pb_exit code = pb_complain_of(s);
+            pb_resume_close(&r.resumed);
+            return code;
+        }
         r.o = &r.resumed.options;
     }
     r.attempts.options = r.o;

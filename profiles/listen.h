@@ -5,7 +5,8 @@
 
 #include "profiles/ranges.h"
 
-/* nvtx.c or nvtx_none.c. True if a tool is attached. */
+/* nvtx.c or nvtx_none.c. pb_nvtx_start: true if a tool is attached. */
+extern const bool pb_nvtx_built;
 bool pb_nvtx_start(void);
 void pb_nvtx_begin(pb_range_kind kind, const char *name, int64_t value);
 void pb_nvtx_finish(void);
@@ -13,4 +14,5 @@ void pb_nvtx_finish(void);
 /* ring.c */
 void pb_ring_begin(pb_range_kind kind, const char *name, int64_t value);
 void pb_ring_finish(void);
+void pb_ring_work(int64_t flops, int64_t bytes);
 #endif

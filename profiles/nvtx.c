@@ -13,7 +13,9 @@ typedef struct known {
     nvtxStringHandle_t handle;
 } known;
 
-static nvtxDomainHandle_t domain;
+const bool pb_nvtx_built = true;
+
+static nvtxDomainHandle_t domain; /* NULL: no tool is attached, and the calls do nothing */
 /* Hash table with open addressing, from the address of a name to its NVTX handle. Each thread has its own and registers
  * a name again; the profiler returns one handle per string. */
 static _Thread_local known names[NAMES];

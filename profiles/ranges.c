@@ -24,20 +24,44 @@ void pb_ranges_start(void)
     (void)pthread_once(&once, start);
 }
 
+bool pb_ranges_call_nvtx(bool on)
+{
+    static bool called;
+    if (!pb_nvtx_built || (!called && pb_ranges_on & PB_LISTENS_NVTX)) return false;
+    called = on;
+    if (on) __atomic_or_fetch(&pb_ranges_on, PB_LISTENS_NVTX, __ATOMIC_RELAXED);
+    else __atomic_and_fetch(&pb_ranges_on, ~PB_LISTENS_NVTX, __ATOMIC_RELAXED);
+    return true;
+}
+
 /* The calling thread's place while it records; depth counts ranges that are too deep as well. */
 static _Thread_local bool tracking;
 static _Thread_local pb_range_stack place;
+
+static uint64_t counted;
+
+void pb_ranges_count(bool on)
+{
+    if (on) {
+        __atomic_store_n(&counted, 0, __ATOMIC_RELAXED);
+        __atomic_or_fetch(&pb_ranges_on, PB_LISTENS_COUNT, __ATOMIC_RELAXED);
+    } else __atomic_and_fetch(&pb_ranges_on, ~PB_LISTENS_COUNT, __ATOMIC_RELAXED);
+}
+
+uint64_t pb_ranges_counted(void) { return __atomic_load_n(&counted, __ATOMIC_RELAXED); }
 
 void pb_range_begin(pb_range_kind kind, const char *name, int64_t value)
 {
     const int on = pb_ranges_on;
     if (on & PB_LISTENS_NVTX) pb_nvtx_begin(kind, name, value);
     if (on & PB_LISTENS_RING) pb_ring_begin(kind, name, value);
+    if (on & PB_LISTENS_COUNT) __atomic_add_fetch(&counted, 1, __ATOMIC_RELAXED);
     if (on & PB_LISTENS_STACK && tracking) {
         if (place.depth < PB_RANGE_STACK_DEPTH) {
             place.at[place.depth].kind = kind;
             place.at[place.depth].name = name;
             place.at[place.depth].value = value;
+            place.at[place.depth].flops = place.at[place.depth].bytes = 0;
         }
         place.depth++;
     }
@@ -49,6 +73,16 @@ void pb_range_finish(void)
     if (on & PB_LISTENS_STACK && tracking && place.depth > 0) place.depth--;
     if (on & PB_LISTENS_RING) pb_ring_finish();
     if (on & PB_LISTENS_NVTX) pb_nvtx_finish();
+}
+
+void pb_range_work(int64_t flops, int64_t bytes)
+{
+    const int on = pb_ranges_on;
+    if (on & PB_LISTENS_RING) pb_ring_work(flops, bytes);
+    if (on & PB_LISTENS_STACK && tracking && place.depth > 0 && place.depth <= PB_RANGE_STACK_DEPTH) {
+        place.at[place.depth - 1].flops = flops;
+        place.at[place.depth - 1].bytes = bytes;
+    }
 }
 
 void pb_range_stack_track(bool on)
@@ -63,6 +97,14 @@ pb_range_stack pb_range_stack_now(void)
 {
     pb_range_stack p = place;
     if (p.depth > PB_RANGE_STACK_DEPTH) p.depth = PB_RANGE_STACK_DEPTH;
+    return p;
+}
+
+pb_range_stack pb_range_stack_take(void)
+{
+    const pb_range_stack p = pb_range_stack_now();
+    if (place.depth > 0 && place.depth <= PB_RANGE_STACK_DEPTH)
+        place.at[place.depth - 1].flops = place.at[place.depth - 1].bytes = 0;
     return p;
 }
 

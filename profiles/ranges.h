@@ -21,8 +21,8 @@ extern "C" {
     X(op, "one op: its kernel launches, or its work on the CPU")                                                       \
     X(collective, "a collective operation between ranks; value: its bytes on this rank")                               \
     X(replay, "the launch of a recorded graph, or its replay on the CPU")                                              \
-    X(suite, "a suite of `bench`")                                                                                     \
-    X(case, "a case of a suite")                                                                                       \
+    X(suite, "the suite of a case of `bench`; it contains the case")                                                   \
+    X(case, "a case of a suite; its name is the key")                                                                  \
     X(sample, "one timed sample of a case; value: the number of calls in it")                                          \
     X(work, "other work, such as an evaluation or a checkpoint")
 
@@ -37,15 +37,28 @@ extern const char *const pb_range_kinds[PB_RANGE_KINDS];
 enum { PB_RANGE_NO_VALUE = -1 };
 
 /* Who listens: bits of PB_LISTENS_*; 0: no listener. Written by pb_ranges_start and by ring.h, read by every range. */
-enum { PB_LISTENS_NVTX = 1, PB_LISTENS_RING = 2, PB_LISTENS_STACK = 4 };
+enum { PB_LISTENS_NVTX = 1, PB_LISTENS_RING = 2, PB_LISTENS_STACK = 4, PB_LISTENS_COUNT = 8 };
 extern volatile int pb_ranges_on;
 /* Finds out whether an NVTX tool is attached. Every context that is opened calls this function; only the first call has
  * an effect. */
 void pb_ranges_start(void);
 
+/* Calls NVTX at every range even if no tool is attached (on), which measures what that costs, or no longer. False: this
+ * build has no NVTX, or a tool is attached. */
+bool pb_ranges_call_nvtx(bool on);
+
+/* Counts the ranges that begin on any thread, from 0 (on), or no longer. pb_ranges_counted(): how many began. */
+void pb_ranges_count(bool on);
+uint64_t pb_ranges_counted(void);
+
 /* `name` must stay valid and unchanged until the process ends: listeners keep its address. */
 void pb_range_begin(pb_range_kind kind, const char *name, int64_t value);
 void pb_range_finish(void);
+/* Who wants the work of ops: their bits in pb_ranges_on. */
+enum { PB_LISTENS_WORK = PB_LISTENS_RING | PB_LISTENS_STACK };
+/* Notes the least work of the op whose range this thread has begun last: floating-point operations, and bytes of inputs
+ * and outputs (pb_cost in kernels/engine/op.h). */
+void pb_range_work(int64_t flops, int64_t bytes);
 /* Returns a copy of `name` that stays valid until the process ends, the same one for equal names; for names that are
  * not static strings. NULL: out of memory. Takes a lock: call it outside of what is measured. */
 const char *pb_range_name(const char *name);
@@ -70,6 +83,7 @@ typedef struct pb_range_stack {
         pb_range_kind kind;
         const char *name;
         int64_t value;
+        int64_t flops, bytes;   /* as for pb_range_work(); 0: not known */
     } at[PB_RANGE_STACK_DEPTH]; /* outermost first */
 } pb_range_stack;
 
@@ -77,6 +91,9 @@ typedef struct pb_range_stack {
 void pb_range_stack_track(bool on);
 /* The ranges that were begun on this thread since pb_range_stack_track(true) and have not ended. */
 pb_range_stack pb_range_stack_now(void);
+/* The same, for a kernel that is recorded. The work of the innermost range is given to the first kernel that asks, so that
+ * it counts once however many kernels the op has. */
+pb_range_stack pb_range_stack_take(void);
 /* Ends and begins ranges, so that those of *open become those of *want; *open = *want. */
 void pb_range_stack_move(pb_range_stack *open, const pb_range_stack *want);
 #ifdef __cplusplus

@@ -14,13 +14,13 @@
  * slot is recognised by the thread's counter and left out. */
 typedef struct slot {
     _Atomic(const char *) name;
-    _Atomic int64_t begin, end, value;
+    _Atomic int64_t begin, end, value, flops, bytes;
     _Atomic int kind, depth;
 } slot;
 
 typedef struct open_range {
     _Atomic(const char *) name;
-    _Atomic int64_t begin, value;
+    _Atomic int64_t begin, value, flops, bytes;
     _Atomic int kind;
 } open_range;
 
@@ -73,6 +73,8 @@ static pb_ring_options with_defaults(const pb_ring_options *o)
     r.records = n;
     return r;
 }
+
+size_t pb_ring_records(const pb_ring_options *o) { return with_defaults(o).records; }
 
 size_t pb_ring_bytes(const pb_ring_options *o)
 {
@@ -170,10 +172,22 @@ void pb_ring_begin(pb_range_kind kind, const char *name, int64_t value)
         open_range *o = &r->open[depth];
         SET(o->name, name);
         SET(o->value, value);
+        SET(o->flops, 0);
+        SET(o->bytes, 0);
         SET(o->kind, (int)kind);
         SET(o->begin, pb_ticks(GET(window.tsc)));
     } else SET(r->too_deep, GET(r->too_deep) + 1);
     atomic_store_explicit(&r->depth, depth + 1, memory_order_release);
+}
+
+void pb_ring_work(int64_t flops, int64_t bytes)
+{
+    ring *r = mine;
+    if (!r || GET(r->generation) != atomic_load_explicit(&window.generation, memory_order_acquire)) return;
+    const int depth = GET(r->depth) - 1;
+    if (depth < 0 || depth >= PB_RING_DEPTH) return;
+    SET(r->open[depth].flops, flops);
+    SET(r->open[depth].bytes, bytes);
 }
 
 void pb_ring_finish(void)
@@ -190,6 +204,8 @@ void pb_ring_finish(void)
         SET(s->name, GET(o->name));
         SET(s->begin, GET(o->begin));
         SET(s->value, GET(o->value));
+        SET(s->flops, GET(o->flops));
+        SET(s->bytes, GET(o->bytes));
         SET(s->kind, GET(o->kind));
         SET(s->depth, depth);
         atomic_store_explicit(&r->written, n + 1, memory_order_release);
@@ -210,6 +226,8 @@ static size_t copy_ended(const ring *r, size_t room, size_t written, const pb_mo
                                          .begin_ns = pb_ticks_to_real(GET(s->begin), &window.begin, end),
                                          .end_ns = pb_ticks_to_real(GET(s->end), &window.begin, end),
                                          .value = GET(s->value),
+                                         .flops = GET(s->flops),
+                                         .bytes = GET(s->bytes),
                                          .kind = (pb_range_kind)GET(s->kind),
                                          .depth = GET(s->depth),
                                          .complete = true};
@@ -235,6 +253,8 @@ static size_t copy_open(const ring *r, const pb_moment *end, pb_ring_record *out
                                     .begin_ns = pb_ticks_to_real(GET(o->begin), &window.begin, end),
                                     .end_ns = end->real_ns,
                                     .value = GET(o->value),
+                                    .flops = GET(o->flops),
+                                    .bytes = GET(o->bytes),
                                     .kind = (pb_range_kind)GET(o->kind),
                                     .depth = i};
     }

@@ -30,6 +30,7 @@ typedef struct pb_ring_record {
     const char *name;
     int64_t begin_ns, end_ns; /* CLOCK_REALTIME */
     int64_t value;            /* PB_RANGE_NO_VALUE: none */
+    int64_t flops, bytes;     /* of an op, as for pb_range_work(); 0: not known */
     pb_range_kind kind;
     int depth; /* 0: outermost in the window */
     bool complete;
@@ -59,6 +60,8 @@ pb_status pb_ring_start(const pb_ring_options *o);
 pb_status pb_ring_stop(pb_ring_window *out);
 void pb_ring_free(pb_ring_window *w); /* {0} is allowed */
 
+/* The ranges that the ring of a thread holds. */
+size_t pb_ring_records(const pb_ring_options *o);
 /* The bytes that pb_ring_start() allocates. */
 size_t pb_ring_bytes(const pb_ring_options *o);
 #endif

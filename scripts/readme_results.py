@@ -69,7 +69,7 @@ class Results:
 
     def __init__(self, path, side=""):
         """side: only runs whose id ends so (the sides of peers.csv)"""
-        self.path, values, self.judged = path, {}, {}
+        self.path, values, self.judged, self.reasons = path, {}, {}, {}
         with open(path, newline="", encoding="utf-8") as f:
             rows = list(csv.DictReader(f))
         if any(None in row.values() for row in rows):
@@ -78,8 +78,11 @@ class Results:
         for row in rows:
             if row["status"] in ("pass", "fail"):
                 self.judged.setdefault(row["key"], []).append(row)
+            elif row["status"] == "unsupported":
+                self.reasons[row["key"]] = row["note"]
             elif row["status"] == "ok" and row["value"]:
                 values.setdefault((row["key"], row["metric"]), []).append(float(row["value"]))
+        self.values = values  # [(key, metric)]: of the processes or sessions, in the order of the file
         self.value = {at: statistics.median(v) for at, v in values.items()}
         self.count = {at: len(v) for at, v in values.items()}
         stored = [row for row in rows if row["run_id"].startswith("baseline:")]

@@ -232,6 +232,34 @@ def sample(s):
     return "\n".join(["```", *(line.rstrip() for line in lines if not line.startswith((" ", "range"))), "```"])
 
 
+LEVELS = ["off", "nvtx", "ring", "activity", "nodes"]
+
+
+def profile_cost(s):
+    """The costs of recording on every machine whose profile_cost.csv is stored: ranges, then steps by level."""
+    texts = []
+    for path in s.others("*/profile_cost.csv"):
+        r = Results(path)
+        ranges = sorted(r.axes("profile/range", "range_time"), key=lambda a: (LEVELS.index(a["level"]), a.get("clock", "")))
+        rows = [[a["level"], a.get("clock", ""), si(r.get(key_of("profile/range", a), "range_time"), "s"), "", ""]
+                for a in ranges]
+        steps = sorted(r.axes("profile/step", "step_time"),
+                       key=lambda a: (a["model"], a["batch"], a["seq"], a["mode"], LEVELS.index(a["level"])))
+        for a in steps:
+            key = key_of("profile/step", a)
+            ratios = r.values.get((key, "recorded_over_off"), [])
+            what = f"{a['model']} {a['tuning']}, {a['batch']} x {a['seq']} tokens, {a['mode']}"
+            cells = [f"{statistics.median(ratios):.4f}", span(ratios, "{:.4f}")] if ratios else ["", ""]
+            rows.append([a["level"], what, si(r.get(key, "step_time"), "s"), *cells])
+        n = r.count[key_of("profile/step", steps[0]), "step_time"]
+        texts.append(
+            f"{file_of(r)}, median of {n} process numbers. The range from the least to the largest ratio contains the "
+            f"median ratio with a probability of {100 * (1 - 0.5 ** (n - 1)):.1f} %.\n\n"
+            + table(["level", "clock or step", "a range, or a step", "over level off", "least to largest"], rows)
+            + "".join(f"\n\nNo figure: {reason}." for reason in sorted(set(r.reasons.values()))))
+    return "\n\n".join(texts)
+
+
 def cpu(s):
     """The gain of a recorded list of calls on a CPU."""
     rows = []
@@ -285,4 +313,4 @@ def dependencies(_):
 
 TABLES = {f.__name__: f for f in (
     findings, sample, kernels, steps, throughput, backward, crossover, attention, peers, v4_steps, requirements, cpu,
-    cpu_peers, validation, gate, dependencies)}
+    cpu_peers, profile_cost, validation, gate, dependencies)}

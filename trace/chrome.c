@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "trace/chrome_gpu.h"
@@ -15,6 +16,12 @@ void pb_trace_put_us(pb_gzip *g, const char *key, int64_t ns)
     const char *sign = ns < 0 ? "-" : "";
     if (ns < 0) ns = -ns;
     pb_gzip_print(g, ",\"%s\":%s%" PRId64 ".%03d", key, sign, ns / 1000, (int)(ns % 1000));
+}
+
+void pb_trace_put_work(pb_gzip *g, int64_t flops, int64_t bytes)
+{
+    if (flops) pb_gzip_print(g, ",\"op_flops\":%" PRId64, flops);
+    if (bytes) pb_gzip_print(g, ",\"op_bytes\":%" PRId64, bytes);
 }
 
 static void put_text(pb_gzip *g, const char *before, const char *text)
@@ -52,21 +59,24 @@ static void put_range(pb_gzip *g, const pb_ring_record *r, int tid, int64_t base
     pb_trace_put_us(g, "dur", r->end_ns - r->begin_ns);
     pb_gzip_print(g, ",\"args\":{\"kind\":\"%s\"", pb_range_kinds[r->kind]);
     if (r->value != PB_RANGE_NO_VALUE) pb_gzip_print(g, ",\"value\":%" PRId64, r->value);
+    pb_trace_put_work(g, r->flops, r->bytes);
     pb_gzip_print(g, "%s}}", r->complete ? "" : ",\"incomplete\":true");
 }
 
-static void put_thread(pb_gzip *g, const pb_ring_thread *t, const pb_trace_about *a, int64_t base, pb_trace_size *size)
+/* Appends the ranges of a thread, as long as the text stays within `room` bytes. */
+static void put_thread(pb_gzip *g, const pb_ring_thread *t, size_t room, int64_t base, pb_trace_size *size)
 {
+    size_t mark = pb_gzip_mark(g);
     pb_gzip_print(g, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s %d\"}}",
                   (int)getpid(), t->tid, t->tid == getpid() ? "main thread" : "thread", t->tid);
-    for (size_t i = 0; i < t->n; i++) {
-        if (a->limit && g->in >= a->limit) {
-            size->omitted += t->n - i;
-            return;
-        }
+    size_t i = 0;
+    for (bool fits = pb_gzip_fits(g, mark, room); fits && i < t->n; i += fits) {
+        mark = pb_gzip_mark(g);
         put_range(g, &t->records[i], t->tid, base);
-        size->events++;
+        fits = pb_gzip_fits(g, mark, room);
     }
+    size->events += i;
+    size->omitted += t->n - i;
 }
 
 static void put_expected(pb_gzip *g, const pb_trace_about *a)
@@ -88,6 +98,7 @@ static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *
     put_text(g, "\n],\"plumb\":{\"version\":", a->version);
     put_text(g, ",\"host\":", a->host);
     put_text(g, ",\"device\":", a->device);
+    if (a->name) put_text(g, ",\"name\":", a->name);
     pb_gzip_print(g, ",\"steps\":[%" PRId64 ",%" PRId64 "],\"window_ns\":[%" PRId64 ",%" PRId64 "]", a->first_step,
                   a->last_step, w->begin_ns, w->end_ns);
     put_expected(g, a);
@@ -98,18 +109,32 @@ static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *
                   size->omitted, a->truncated || size->omitted ? "true" : "false");
 }
 
+/* The bytes that events may fill: the limit without the tail, whose texts may be escaped. */
+static size_t room_of(const pb_trace_about *a)
+{
+    const char *const texts[] = {a->version, a->host, a->device, a->name};
+    size_t tail = 1024;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (texts[i]) tail += 6 * strnlen(texts[i], PB_GZIP_NAME);
+    if (!a->limit) return SIZE_MAX;
+    return a->limit > tail ? a->limit - tail : 0;
+}
+
 pb_status pb_trace_write(const pb_disk *d, const char *path, const pb_trace_about *about, const pb_ring_window *w,
                          const pb_gpu_window *gpu, pb_trace_size *size)
 {
     *size = (pb_trace_size){0};
+    if (about->limit && about->limit < PB_TRACE_LEAST)
+        return pb_fail(PB_EINVAL, "%s: a limit of %zu bytes, need %d", path, about->limit, PB_TRACE_LEAST);
     pb_gzip *g = malloc(sizeof *g);
     if (!g) return pb_fail(PB_ENOMEM, "%s: no memory to write it", path);
     pb_status s = pb_gzip_open(d, path, g);
     if (s == PB_OK) {
         const int64_t base = w->begin_ns / period_ns * period_ns;
+        const size_t room = room_of(about);
         put_head(g, about, base);
-        for (int i = 0; i < w->n; i++) put_thread(g, &w->threads[i], about, base, size);
-        g->status = pb_chrome_gpu(g, gpu, w, base, about->limit, size);
+        for (int i = 0; i < w->n; i++) put_thread(g, &w->threads[i], room, base, size);
+        g->status = pb_chrome_gpu(g, gpu, w, base, room, size);
         put_tail(g, about, w, gpu, size);
         size->json = g->in;
         s = pb_gzip_close(g);

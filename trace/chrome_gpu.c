@@ -165,8 +165,12 @@ static void put_origin(writer *w, const pb_gpu_event *e)
 {
     const pb_gpu_event *call = call_of(w, e->correlation);
     const char *op = NULL, *phase = NULL;
-    if (e->place) op = in_place(e->place, PB_RANGE_op), phase = in_place(e->place, PB_RANGE_phase);
-    else if (call && !e->node) {
+    if (e->place) {
+        op = in_place(e->place, PB_RANGE_op), phase = in_place(e->place, PB_RANGE_phase);
+        const int last = e->place->depth - 1;
+        if (last >= 0) pb_trace_put_work(w->g, e->place->at[last].flops, e->place->at[last].bytes);
+    }
+    if (!e->place && call && !e->node) {
         op = range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_op);
         phase = range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_phase);
     }
@@ -251,7 +255,7 @@ static void put_event(writer *w, const pb_gpu_event *e)
     }
 }
 
-pb_status pb_chrome_gpu(pb_gzip *g, const pb_gpu_window *gpu, const pb_ring_window *ranges, int64_t base, size_t limit,
+pb_status pb_chrome_gpu(pb_gzip *g, const pb_gpu_window *gpu, const pb_ring_window *ranges, int64_t base, size_t room,
                         pb_trace_size *size)
 {
     writer *w = calloc(1, sizeof *w);
@@ -259,11 +263,13 @@ pb_status pb_chrome_gpu(pb_gzip *g, const pb_gpu_window *gpu, const pb_ring_wind
     *w = (writer){.g = g, .base = base, .size = size};
     const pb_status s = make_indexes(w, gpu, ranges);
     for (size_t i = 0; s == PB_OK && i < gpu->n; i++) {
-        if (limit && g->in >= limit) {
-            size->omitted += gpu->n - i;
-            break;
-        }
+        const pb_trace_size before = *size;
+        const size_t mark = pb_gzip_mark(g);
         put_event(w, &gpu->events[i]);
+        if (pb_gzip_fits(g, mark, room)) continue;
+        *size = before;
+        size->omitted += gpu->n - i;
+        break;
     }
     for (int i = 0; i < DEMANGLED; i++) free(w->names[i].name);
     free(w->calls);

@@ -8,7 +8,9 @@
  * one tid.
  *
  * args.op and args.phase of work on the GPU name the range in which it was enqueued: that of the host call, or, for a
- * replayed graph, that of the capture (gpu.h). */
+ * replayed graph, that of the capture (gpu.h). args.op_flops and args.op_bytes of a replayed graph's kernel are the least
+ * work of its op; only the first kernel of an op call has them, so that sums are right. In eager mode the op's range has
+ * them. */
 #ifndef PB_TRACE_CHROME_GPU_H
 #define PB_TRACE_CHROME_GPU_H
 #include "profiles/ring.h"
@@ -16,7 +18,7 @@
 #include "trace/gpu.h"
 #include "trace/gzip.h"
 
-/* Appends the events; size->unjoined counts work on the GPU without an op. ENOMEM: nothing was appended. */
-pb_status pb_chrome_gpu(pb_gzip *g, const pb_gpu_window *w, const pb_ring_window *ranges, int64_t base, size_t limit,
+/* Appends the events, as long as the text stays within `room` bytes; size->unjoined counts work on the GPU without an op. ENOMEM: nothing was appended. */
+pb_status pb_chrome_gpu(pb_gzip *g, const pb_gpu_window *w, const pb_ring_window *ranges, int64_t base, size_t room,
                         pb_trace_size *size);
 #endif

@@ -102,7 +102,7 @@ static void CUPTIAPI on_resource(void *user, CUpti_CallbackDomain domain, CUpti_
     if (domain != CUPTI_CB_DOMAIN_RESOURCE) return;
     const CUpti_GraphData *g = ((const CUpti_ResourceData *)data)->resourceDescriptor;
     if (id == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) {
-        const pb_range_stack place = pb_range_stack_now();
+        const pb_range_stack place = pb_range_stack_take();
         if (place.depth && api.cuptiGetGraphNodeId(g->node, &node) == CUPTI_SUCCESS) pb_nodes_add(node, &place);
     }
     if (id == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED && api.cuptiGetGraphNodeId(g->node, &node) == CUPTI_SUCCESS &&

@@ -60,13 +60,27 @@ void pb_gzip_print(pb_gzip *g, const char *fmt, ...)
 void pb_gzip_string(pb_gzip *g, const char *text)
 {
     pb_gzip_put(g, "\"", 1);
-    for (; *text; text++) {
+    for (const char *end = text + strnlen(text, PB_GZIP_NAME); text < end; text++) {
         const unsigned char c = (unsigned char)*text;
         if (c == '"' || c == '\\') pb_gzip_print(g, "\\%c", c);
         else if (c < ' ' || c == 127) pb_gzip_print(g, "\\u%04x", c);
         else pb_gzip_put(g, text, 1);
     }
     pb_gzip_put(g, "\"", 1);
+}
+
+size_t pb_gzip_mark(pb_gzip *g)
+{
+    if (g->held > PB_GZIP_ROOM - PB_GZIP_EVENT) pack(g, Z_NO_FLUSH);
+    return g->in;
+}
+
+bool pb_gzip_fits(pb_gzip *g, size_t mark, size_t limit)
+{
+    if (g->in <= limit) return true;
+    g->held -= g->in - mark;
+    g->in = mark;
+    return false;
 }
 
 pb_status pb_gzip_close(pb_gzip *g)

@@ -25,7 +25,8 @@ static bool same_place(const pb_range_stack *a, const pb_range_stack *b)
 {
     if (a->depth != b->depth) return false;
     for (int i = 0; i < a->depth; i++)
-        if (a->at[i].name != b->at[i].name || a->at[i].value != b->at[i].value || a->at[i].kind != b->at[i].kind)
+        if (a->at[i].name != b->at[i].name || a->at[i].value != b->at[i].value || a->at[i].kind != b->at[i].kind ||
+            a->at[i].flops != b->at[i].flops || a->at[i].bytes != b->at[i].bytes)
             return false;
     return true;
 }

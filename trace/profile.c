@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "os/draft.h"
+#include "trace/choose.h"
 #include "trace/chrome.h"
 #include "trace/trigger.h"
 
@@ -40,12 +41,16 @@ struct pb_profile {
     pb_profile_job job;
     pb_profile_steps steps;
     pb_chosen chosen;
+    pb_topology alone; /* of a job without a topology */
     char out[PATH_MAX - 100], topology[64];
-    long step;              /* steps of this process that have begun */
-    pb_profile_phase phase; /* of the step that runs, or ran last */
-    bool open, ends;        /* a window is open; it ends with this step */
-    int64_t first, number;  /* of the window's steps; number of the current step */
-    long length;            /* steps of the window */
+    long step;               /* steps of this process that have begun */
+    pb_profile_phase phase;  /* of the step that runs, or ran last */
+    bool open, ends;         /* a window is open; it ends with this step */
+    bool counting;           /* the ranges of this step are counted, because the next one begins to record */
+    uint64_t ranges;         /* of the step that was counted last */
+    int64_t first, number;   /* of the window's steps; number of the current step */
+    long length;             /* steps of the window */
+    const char *name;        /* of the window that is open; NULL: none */
     pb_trigger trigger;
     pb_trigger_request request; /* steps 0: none */
     char remark[512];
@@ -141,12 +146,18 @@ static pb_status make_folders(pb_profile *p)
 
 static pb_status prepare(pb_profile *p)
 {
+    if (!p->job.topology) {
+        PB_TRY(pb_topology_parse(NULL, 1, &p->alone));
+        p->job.topology = &p->alone;
+    }
     PB_TRY(pb_choose_ranks(p->o.ranks, p->job.topology, p->job.node, &p->chosen));
     PB_TRY(pb_choose_steps(p->o.steps, &p->steps));
     if (!p->chosen.count) return PB_OK;
     if (strlen(p->o.out) >= sizeof p->out) return pb_fail(PB_EINVAL, "profile: the name of the folder is too long");
     snprintf(p->out, sizeof p->out, "%s", p->o.out);
     if (!p->o.limit) p->o.limit = (size_t)1 << 30;
+    if (p->o.limit < PB_TRACE_LEAST)
+        return pb_fail(PB_EINVAL, "profile: a trace of at most %zu bytes: need %d", p->o.limit, PB_TRACE_LEAST);
     pb_topology_text(p->job.topology, p->topology, sizeof p->topology);
     if (p->o.trigger) pb_trigger_open(p->disk, p->o.trigger, &p->trigger);
     p->windows = json_array();
@@ -212,17 +223,18 @@ static void finish_writing(pb_profile *p)
     keep_failure(p, w->status, w->why);
     json_array_append_new(
         p->windows,
-        json_pack("{s:[I,I], s:[I,I], s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:{s:I, s:I, s:I, s:I, "
-                  "s:I, s:I}}",
-                  "steps", (json_int_t)w->about.first_step, (json_int_t)w->about.last_step, "window_ns",
-                  (json_int_t)w->window.begin_ns, (json_int_t)w->window.end_ns, "written", w->status == PB_OK,
-                  "truncated", w->about.truncated || w->size.omitted > 0, "events", (json_int_t)w->size.events,
-                  "dropped", (json_int_t)w->window.dropped, "omitted", (json_int_t)w->size.omitted, "json_bytes",
-                  (json_int_t)w->size.json, "file_bytes", (json_int_t)w->size.file, "opening_s", p->opening,
-                  "closing_s", p->closing, "writer_cpu_s", w->seconds, "clock_stepped_ns", w->window.stepped_ns, "gpu",
-                  "kernels", (json_int_t)w->size.kernels, "unjoined", (json_int_t)w->size.unjoined, "replayed",
-                  (json_int_t)w->replayed, "unplaced", (json_int_t)w->unplaced, "dropped", (json_int_t)w->gpu_dropped,
-                  "record_bytes", (json_int_t)w->gpu_bytes));
+        json_pack(
+            "{s:s*, s:[I,I], s:[I,I], s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:{s:I, s:I, s:I, s:I, "
+            "s:I, s:I}}",
+            "name", w->about.name, "steps", (json_int_t)w->about.first_step, (json_int_t)w->about.last_step,
+            "window_ns", (json_int_t)w->window.begin_ns, (json_int_t)w->window.end_ns, "written", w->status == PB_OK,
+            "truncated", w->about.truncated || w->size.omitted > 0, "events", (json_int_t)w->size.events, "dropped",
+            (json_int_t)w->window.dropped, "omitted", (json_int_t)w->size.omitted, "json_bytes",
+            (json_int_t)w->size.json, "file_bytes", (json_int_t)w->size.file, "opening_s", p->opening, "closing_s",
+            p->closing, "writer_cpu_s", w->seconds, "clock_stepped_ns", w->window.stepped_ns, "gpu", "kernels",
+            (json_int_t)w->size.kernels, "unjoined", (json_int_t)w->size.unjoined, "replayed", (json_int_t)w->replayed,
+            "unplaced", (json_int_t)w->unplaced, "dropped", (json_int_t)w->gpu_dropped, "record_bytes",
+            (json_int_t)w->gpu_bytes));
     pb_ring_free(&w->window);
     pb_chosen_free(&w->ranks);
 }
@@ -243,11 +255,13 @@ static void begin_writing(pb_profile *p, bool truncated)
                                 .device = p->job.device,
                                 .first_step = p->first,
                                 .last_step = p->number,
+                                .name = p->name,
                                 .truncated = truncated,
                                 .expected = w->ranks.rank,
                                 .limit = p->o.limit};
     w->size = (pb_trace_size){0};
-    snprintf(folder, sizeof folder, "%s/traces/step%" PRId64 "-%" PRId64, p->out, p->first, p->first + p->length - 1);
+    snprintf(folder, sizeof folder, "%s/traces/%s%" PRId64 "-%" PRId64, p->out, p->o.unit ? p->o.unit : "step",
+             p->first, p->first + p->length - 1);
     snprintf(w->path, sizeof w->path, "%s/rank%d.json.gz", folder, p->job.rank);
     const pb_status s = make_folder(p->disk, folder);
     keep_failure(p, s, pb_error());
@@ -273,6 +287,7 @@ static void open_window(pb_profile *p)
     }
     p->first = p->number;
     p->length = p->o.trigger ? p->request.steps : p->steps.active;
+    p->name = NULL;
     p->opening = now_s(CLOCK_MONOTONIC) - start;
 }
 
@@ -292,6 +307,13 @@ static void close_window(pb_profile *p, bool keep, bool truncated)
     else pb_ring_free(&p->w.window);
     p->closing = now_s(CLOCK_MONOTONIC) - start;
 }
+
+static pb_profile_phase phase_at(const pb_profile *p, long step)
+{
+    bool first, last;
+    return pb_profile_phase_of(&p->steps, step, &first, &last);
+}
+
 
 /* ---- windows on demand --------------------------------------------------------------------------- */
 
@@ -341,20 +363,50 @@ void pb_profile_begin_step(pb_profile *p, int64_t number)
         return;
     }
     p->phase = pb_profile_phase_of(&p->steps, p->step++, &first, &p->ends);
-    if (!p->chosen.rank[p->job.rank] || p->phase == PB_PROFILE_OFF) return;
+    if (!p->chosen.rank[p->job.rank]) return;
+    p->counting = p->phase == PB_PROFILE_OFF && phase_at(p, p->step) != PB_PROFILE_OFF;
+    if (p->counting) pb_ranges_count(true);
+    if (p->phase == PB_PROFILE_OFF) return;
     if (first && p->open) close_window(p, false, false); /* the records of the warm-up */
     if (!p->open && (first || p->phase == PB_PROFILE_WARM)) open_window(p);
+}
+
+void pb_profile_name_window(pb_profile *p, const char *name)
+{
+    if (p) p->name = name;
 }
 
 void pb_profile_end_step(pb_profile *p)
 {
     if (p && p->open && p->ends) close_window(p, true, false);
+    if (!p || !p->counting) return;
+    p->ranges = pb_ranges_counted();
+    pb_ranges_count(false);
+}
+
+bool pb_profile_expects(const pb_profile *p, double kernels, pb_profile_expected *out)
+{
+    if (!p || !p->counting) return false;
+    const bool warm = phase_at(p, p->step) == PB_PROFILE_WARM;
+    const double steps = (double)p->steps.active, ranges = (double)p->ranges;
+    const int64_t first = p->number + 1 + (warm ? p->steps.warmup : 0);
+    const double json = steps * (ranges * PB_TRACE_RANGE_BYTES + (p->o.gpu ? kernels : 0) * PB_TRACE_KERNEL_BYTES);
+    *out = (pb_profile_expected){.first = first,
+                                 .last = first + p->steps.active - 1,
+                                 .ranges = ranges,
+                                 .kernels = p->o.gpu ? kernels : 0,
+                                 .json = json,
+                                 .packed = json / PB_TRACE_PACKING,
+                                 .cut = json > (double)p->o.limit,
+                                 .overwrites = steps * ranges > (double)pb_ring_records(&p->o.ring)};
+    return true;
 }
 
 pb_status pb_profile_close(pb_profile *p)
 {
     char name[64];
     if (!p) return PB_OK;
+    if (p->counting) pb_ranges_count(false);
     if (p->open) close_window(p, p->phase == PB_PROFILE_ON, true);
     finish_writing(p);
     if (p->chosen.rank[p->job.rank]) {

@@ -6,28 +6,31 @@
  *
  * Files below OUT:
  *     manifest.json                   rank 0, when the job begins: ranks, those profiled and why, topology, hosts, steps
- *     traces/stepA-B/rankN.json.gz    chrome.h; A and B are the numbers of the first and last step, N that of the rank
+ *     traces/stepA-B/rankN.json.gz    chrome.h; A and B are the numbers of the first and last step, N that of the rank.
+ *                                     A program whose windows are not steps names another unit than step
  *     ranks/rankN.json                when the rank ends: its windows, and what profiling cost it
  * OUT is a new or empty folder, so that traces of two runs are never mixed. */
 #ifndef PB_TRACE_PROFILE_H
 #define PB_TRACE_PROFILE_H
 #include "os/disk.h"
 #include "profiles/ring.h"
-#include "trace/choose.h"
+
+typedef struct pb_topology pb_topology; /* ranks/topology.h */
 
 typedef struct pb_profile_options {
     const char *ranks, *steps; /* as in choose.h */
     const char *out;           /* the folder */
-    const char *trigger; /* a file that opens windows of ACTIVE steps (trigger.h), not SKIP to REPEAT; NULL: none */
-    size_t limit;        /* bytes of JSON of a trace, before compression; 0: 1 GiB */
-    bool gpu;            /* also records what the GPU does (gpu.h) */
-    size_t gpu_limit;    /* bytes of records of a GPU in a window; 0: 256 MiB */
+    const char *unit;          /* what the windows are counted in, in the names of their folders; NULL: "step" */
+    const char *trigger;       /* a file that opens windows of ACTIVE steps (trigger.h), in place of SKIP to REPEAT; NULL: none */
+    size_t limit;              /* most bytes of JSON of a trace, before compression; 0: 1 GiB */
+    bool gpu;                  /* also records what the GPU does (gpu.h) */
+    size_t gpu_limit;          /* bytes of records of a GPU in a window; 0: 256 MiB */
     pb_ring_options ring;
 } pb_profile_options;
 
 /* The job and this rank; the strings are borrowed until pb_profile_close(). */
 typedef struct pb_profile_job {
-    const pb_topology *topology;
+    const pb_topology *topology; /* NULL: one rank */
     int rank;
     const int *node;         /* [ranks] as in choose.h; NULL: one host */
     const char *const *host; /* [ranks] names of hosts; NULL: not known */
@@ -48,6 +51,19 @@ void pb_profile_end_step(pb_profile *p);
 /* A line that tells what the trigger file did in the last call of pb_profile_begin_step(): a request, or why it is none.
  * NULL: nothing. It is the same on all ranks that look at the file, so one of them prints it. */
 const char *pb_profile_remark(const pb_profile *p);
+/* The size that the trace of the next window will have, if its steps are like the one before it. */
+typedef struct pb_profile_expected {
+    int64_t first, last;    /* numbers of the window's steps */
+    double ranges, kernels; /* of a step */
+    double json, packed;    /* bytes of the trace of a rank, before and after compression */
+    bool cut, overwrites;   /* the limit will leave events out; the ring of a thread may lose its oldest ranges */
+} pb_profile_expected;
+/* Call it after pb_profile_end_step() with the kernels that the GPU ran in that step. True: the next step begins to
+ * record, and the ranges of this one were counted, which happens on profiled ranks. */
+bool pb_profile_expects(const pb_profile *p, double kernels, pb_profile_expected *out);
+/* Names the window that is open, such as by the key of a case: the trace and the rank's file have the name. `name` must
+ * stay valid until pb_profile_close(). */
+void pb_profile_name_window(pb_profile *p, const char *name);
 /* Ends a window that is still open, and marks its trace as truncated; waits for the writing thread; writes the file of
  * the rank. Frees p, which may be NULL. ENOMEM, EIO, EPATH: a file is missing; the message names it. */
 pb_status pb_profile_close(pb_profile *p);

@@ -108,6 +108,16 @@ static void count_step(run *r, const pb_step_result *x)
     if (x->skipped && pb_train_leads(r->j.o)) fprintf(stderr, "train: step %ld skipped: %s\n", done(r), x->why);
 }
 
+/* Prints the expected size of a trace before its window opens. */
+static void announce(const run *r, double launches, double replays)
+{
+    char line[PB_PROFILING_TEXT];
+    const pb_graphs *g = &r->graphs;
+    const double nodes = g->recorded ? (double)g->nodes / (double)g->recorded : 1;
+    if (!pb_train_leads(r->j.o) || r->j.o->quiet) return;
+    if (pb_profiling_expects(&r->profiling, launches, replays, nodes, line)) printf("%s\n", line);
+}
+
 static pb_status profiled_step(run *r, double lr, pb_step_result *x)
 {
     const long number = done(r) + 1;
@@ -115,10 +125,13 @@ static pb_status profiled_step(run *r, double lr, pb_step_result *x)
     const char *remark = pb_profile_remark(r->profiling.p);
     if (remark && pb_train_leads(r->j.o)) fprintf(stderr, "%s\n", remark);
     pb_range_push(PB_RANGE_step, "train_step", number);
+    const uint64_t replayed = r->graphs.replayed;
     const pb_status s = pb_job_step(&r->j, r->j.graph ? &r->graphs : NULL, lr, x);
     pb_range_pop();
-    if (s == PB_OK) pb_profile_end_step(r->profiling.p);
-    return s;
+    if (s != PB_OK) return s;
+    pb_profile_end_step(r->profiling.p);
+    announce(r, x->kernel_launches, (double)(r->graphs.replayed - replayed));
+    return PB_OK;
 }
 
 static pb_status one_step(run *r)

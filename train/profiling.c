@@ -40,6 +40,7 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
                                   .steps = j->o->profile_steps,
                                   .out = j->o->profile_out,
                                   .trigger = j->o->profile_on_demand,
+                                  .limit = (size_t)j->o->profile_limit << 20,
                                   .gpu = j->device != PB_CPU};
     return pb_profile_open(&pb_disk_posix, &o, &job, why, &p->p);
 }
@@ -61,6 +62,23 @@ pb_status pb_profiling_open(const pb_job *j, pb_profiling *out)
         snprintf(out->why, sizeof out->why, "profile: %s, steps %s, into %s", why, j->o->profile_steps,
                  j->o->profile_out);
     return PB_OK;
+}
+
+bool pb_profiling_expects(const pb_profiling *p, double launches, double replays, double nodes,
+                          char out[PB_PROFILING_TEXT])
+{
+    pb_profile_expected e;
+    char kernels[32] = "";
+    if (!pb_profile_expects(p->p, launches + replays * (nodes - 1), &e)) return false;
+    if (e.kernels > 0) snprintf(kernels, sizeof kernels, " and %.0f kernels", e.kernels);
+    snprintf(
+        out, PB_PROFILING_TEXT,
+        "profile: steps %lld-%lld: %.0f ranges%s a step; the trace of a rank will have about %.3g MB of JSON, %.2g MB "
+        "compressed%s%s",
+        (long long)e.first, (long long)e.last, e.ranges, kernels, 1e-6 * e.json, 1e-6 * e.packed,
+        e.cut ? "; --profile-limit will leave events out" : "",
+        e.overwrites ? "; more ranges than the ring of a thread holds: the oldest may be lost" : "");
+    return true;
 }
 
 pb_status pb_profiling_close(pb_profiling *p)

@@ -2,6 +2,7 @@
 #ifndef PB_PROFILING_H
 #define PB_PROFILING_H
 #include "train/job.h"
+#include "ranks/topology.h"
 #include "trace/profile.h"
 
 typedef struct pb_profiling {
@@ -16,6 +17,11 @@ typedef struct pb_profiling {
 
 /* Uses --profile-ranks, or PB_PROFILE_RANKS if that option is not given. Agrees with the other ranks. EINVAL, EPATH, EIO, ENOMEM. */
 pb_status pb_profiling_open(const pb_job *j, pb_profiling *out);
+/* If the next step begins to record, writes a line about the expected size of its trace. launches: what the host enqueued in
+ * the step that has just ended, with `replays` graphs among them, which have `nodes` nodes each. */
+enum { PB_PROFILING_TEXT = 320 };
+bool pb_profiling_expects(const pb_profiling *p, double launches, double replays, double nodes,
+                          char out[PB_PROFILING_TEXT]);
 /* Waits until the traces are written. The status of pb_profile_close(). {0} is allowed. */
 pb_status pb_profiling_close(pb_profiling *p);
 #endif

@@ -157,13 +157,15 @@ static pb_status print_all(const pb_analyzed *j, const pb_analyzed *before, cons
     return before ? pb_analyze_change(j, before, o) : PB_OK;
 }
 
-pb_exit pb_analyze(const char *folder, const char *against, pb_analyze_format format, FILE *out)
+pb_exit pb_analyze(const char *folder, const char *against, const char *ceilings, pb_analyze_format format, FILE *out)
 {
     pb_analyzed j = {0}, before = {0};
-    const pb_analyze_output o = {format, out};
+    pb_ceilings c;
+    const pb_analyze_output o = {format, out, ceilings ? &c : NULL};
     bool missing = false;
     pb_status s = read_job(folder, &j);
     if (s == PB_OK && against) s = read_job(against, &before);
+    if (s == PB_OK && ceilings) s = pb_ceilings_read(ceilings, pb_analyzed_has_gpu(&j), &c);
     if (s == PB_OK) {
         missing = print_head(&j, &o);
         if (j.run.n) s = print_all(&j, against ? &before : NULL, &o);

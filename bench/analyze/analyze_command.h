@@ -12,10 +12,12 @@ typedef enum pb_analyze_format { PB_ANALYZE_TEXT, PB_ANALYZE_MARKDOWN, PB_ANALYZ
  *     per rank: the step's mean time, divided into compute, exposed communication and other; hidden communication
  *     per GPU: the step's mean time, divided into compute, exposed communication, memory and idle
  *     per phase: the ranks' times without communication, and the rank that takes longest
- *     per op: calls and host time, kernels and GPU time per step, mean over the ranks
+ *     per op: calls and host time, kernels and GPU time per step, mean over the ranks; FLOP/s and B/s of the least work of
+ *     its calls over the time of its kernels (on a CPU: of its calls), and their share of the ceilings
  * breakdown.h defines the figures. against: another such folder; then the phases and ops follow once more, with the
- * change from `against` to `folder`, largest first. NULL: none.
+ * change from `against` to `folder`, largest first. NULL: none. ceilings: a run with the machine's ceilings; NULL: none,
+ * and the share is empty.
  * PB_EXIT_USAGE: not such a folder, or a trace is cut off or of another format. PB_EXIT_INCOMPARABLE: everything that is
  * there is printed, but a trace of a chosen rank is missing or truncated. */
-pb_exit pb_analyze(const char *folder, const char *against, pb_analyze_format format, FILE *out);
+pb_exit pb_analyze(const char *folder, const char *against, const char *ceilings, pb_analyze_format format, FILE *out);
 #endif

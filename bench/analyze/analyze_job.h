@@ -3,6 +3,7 @@
 #ifndef PB_ANALYZE_JOB_H
 #define PB_ANALYZE_JOB_H
 #include "bench/analyze/breakdown.h"
+#include "bench/analyze/ceilings.h"
 #include "bench/analyze/sheet.h"
 
 typedef struct pb_analyzed {
@@ -13,6 +14,7 @@ typedef struct pb_analyzed {
 typedef struct pb_analyze_output {
     pb_analyze_format format;
     FILE *f;
+    const pb_ceilings *ceilings; /* NULL: none are given */
 } pb_analyze_output;
 
 /* One figure as a row of CSV; nothing in other formats. rank -1: over the ranks. */

@@ -12,6 +12,7 @@ typedef struct mean_part {
     const char *name;
     double calls, seconds, least, middle, most; /* least, middle, most: of `own` per step, over the traces */
     double gpu_calls, gpu;                      /* kernels and copies; their seconds */
+    double flops, bytes;                        /* least work of the calls of an op */
     int most_rank;
 } mean_part;
 
@@ -69,6 +70,8 @@ static mean_part mean_of(const pb_analyzed *j, bool ops, const char *name, doubl
         m.seconds += p ? p->seconds / steps : 0;
         m.gpu_calls += p ? (double)p->gpu_calls / steps : 0;
         m.gpu += p ? p->gpu / steps : 0;
+        m.flops += p ? p->flops / steps : 0;
+        m.bytes += p ? p->bytes / steps : 0;
         own[n] = p ? p->own / steps : 0;
         if (own[n] > m.most) m.most = own[n], m.most_rank = j->of[i].rank;
         n++;
@@ -77,6 +80,8 @@ static mean_part mean_of(const pb_analyzed *j, bool ops, const char *name, doubl
     m.seconds /= (double)n;
     m.gpu_calls /= (double)n;
     m.gpu /= (double)n;
+    m.flops /= (double)n;
+    m.bytes /= (double)n;
     m.middle = pb_median(own, (int)n);
     m.least = own[0];
     for (size_t i = 1; i < n; i++) m.least = own[i] < m.least ? own[i] : m.least;
@@ -165,51 +170,104 @@ pb_status pb_analyze_phases(const pb_analyzed *j, const pb_analyze_output *o)
     return s != PB_OK ? s : printed;
 }
 
-static void add_op_row(pb_sheet *t, const mean_part *m, double step)
+/* The rates of an op, and their share of the ceilings; "": not known. */
+static void rate_cells(const mean_part *m, const pb_ceilings *c, char flops[PB_SHEET_CELL], char bytes[PB_SHEET_CELL],
+                       char share[PB_SHEET_CELL])
 {
-    char calls[PB_SHEET_CELL] = "", time[PB_SHEET_CELL] = "", kernels[PB_SHEET_CELL] = "", gpu[PB_SHEET_CELL] = "",
-         share[PB_SHEET_CELL];
+    char text[PB_FIGURE_TEXT];
+    *flops = *bytes = *share = 0;
+    if (!(cost(m) > 0)) return;
+    if (m->flops > 0) pb_figure(text, m->flops / cost(m), "FLOP/s"), snprintf(flops, PB_SHEET_CELL, "%.40s", text);
+    if (m->bytes > 0) pb_figure(text, m->bytes / cost(m), "B/s"), snprintf(bytes, PB_SHEET_CELL, "%.40s", text);
+    const double part = pb_ceilings_share(c, m->flops, m->bytes, cost(m));
+    if (part > 0) snprintf(share, PB_SHEET_CELL, "%.1f %%", 100 * part);
+}
+
+enum { OP_NAME, OP_CALLS, OP_TIME, OP_SHARE, OP_FLOPS, OP_BYTES, OP_CEILING, OP_KERNELS, OP_GPU, OP_COLUMNS };
+
+static void add_op_row(pb_sheet *t, int columns, const mean_part *m, double step, const pb_ceilings *c)
+{
+    char cell[OP_COLUMNS][PB_SHEET_CELL] = {""};
+    const char *cells[OP_COLUMNS];
+    for (int i = 0; i < OP_COLUMNS; i++) cells[i] = cell[i];
+    cells[OP_NAME] = m->name;
     if (m->calls > 0) {
-        snprintf(calls, sizeof calls, "%.4g", m->calls);
-        pb_time_cell(time, m->seconds);
+        snprintf(cell[OP_CALLS], PB_SHEET_CELL, "%.4g", m->calls);
+        pb_time_cell(cell[OP_TIME], m->seconds);
     }
     if (m->gpu_calls > 0) {
-        snprintf(kernels, sizeof kernels, "%.4g", m->gpu_calls);
-        pb_time_cell(gpu, m->gpu);
+        snprintf(cell[OP_KERNELS], PB_SHEET_CELL, "%.4g", m->gpu_calls);
+        pb_time_cell(cell[OP_GPU], m->gpu);
     }
-    snprintf(share, sizeof share, "%.1f %%", 100 * cost(m) / step);
-    pb_sheet_row(t, 6, (const char *const[]){m->name, calls, time, share, kernels, gpu});
+    rate_cells(m, c, cell[OP_FLOPS], cell[OP_BYTES], cell[OP_CEILING]);
+    snprintf(cell[OP_SHARE], PB_SHEET_CELL, "%.1f %%", 100 * cost(m) / step);
+    pb_sheet_row(t, columns, cells);
+}
+
+static void csv_of_op(const pb_analyze_output *o, const mean_part *m)
+{
+    const double share = pb_ceilings_share(o->ceilings, m->flops, m->bytes, cost(m));
+    pb_analyze_csv(o, "op", -1, 0, m->name, "calls", m->calls, "1");
+    pb_analyze_csv(o, "op", -1, 0, m->name, "host_time", m->seconds, "s");
+    if (m->gpu_calls > 0) pb_analyze_csv(o, "op", -1, 0, m->name, "gpu_time", m->gpu, "s");
+    if (!(cost(m) > 0)) return;
+    if (m->flops > 0) pb_analyze_csv(o, "op", -1, 0, m->name, "flop_rate", m->flops / cost(m), "FLOP/s");
+    if (m->bytes > 0) pb_analyze_csv(o, "op", -1, 0, m->name, "byte_rate", m->bytes / cost(m), "B/s");
+    if (share > 0) pb_analyze_csv(o, "op", -1, 0, m->name, "ceiling_share", share, "1");
+}
+
+static void print_ceilings(const pb_analyze_output *o)
+{
+    char copy[PB_FIGURE_TEXT], matmul[PB_FIGURE_TEXT];
+    if (o->format == PB_ANALYZE_CSV) return;
+    if (!o->ceilings) {
+        fputs(
+            "\nof the ceiling: empty, because no ceilings are given; --ceilings-run RUN names a run of this machine\n",
+            o->f);
+        return;
+    }
+    pb_figure(copy, o->ceilings->copy, "B/s");
+    pb_figure(matmul, o->ceilings->matmul, "FLOP/s");
+    fprintf(o->f, "\nceilings: copy %s, matrix product %s (%s)\n", copy, matmul, o->ceilings->machine);
 }
 
 /* The share of the step is that of the time on the GPU, if there is one. */
 pb_status pb_analyze_ops(const pb_analyzed *j, const pb_analyze_output *o)
 {
-    static const char *const titles[] = {"op", "calls per step", "host time", "of the step", "kernels", "GPU time"};
+    static const char *const titles[OP_COLUMNS] = {[OP_NAME] = "op",
+                                                   [OP_CALLS] = "calls per step",
+                                                   [OP_TIME] = "host time",
+                                                   [OP_SHARE] = "of the step",
+                                                   [OP_FLOPS] = "FLOP/s",
+                                                   [OP_BYTES] = "B/s",
+                                                   [OP_CEILING] = "of the ceiling",
+                                                   [OP_KERNELS] = "kernels",
+                                                   [OP_GPU] = "GPU time"};
     enum { MOST = 25 };
     mean_part *parts;
     size_t n;
     pb_sheet t = {0};
     const double step = mean_step(j);
     const pb_status s = list_parts(j, true, &parts, &n);
-    pb_sheet_row(&t, pb_analyzed_has_gpu(j) ? 6 : 4, titles);
+    const int columns = pb_analyzed_has_gpu(j) ? OP_COLUMNS : OP_KERNELS;
+    pb_sheet_row(&t, columns, titles);
     mean_part rest = {0};
     char name[PB_SHEET_CELL];
     for (size_t i = 0; s == PB_OK && i < n; i++) {
         const mean_part *m = &parts[i];
-        pb_analyze_csv(o, "op", -1, 0, m->name, "calls", m->calls, "1");
-        pb_analyze_csv(o, "op", -1, 0, m->name, "host_time", m->seconds, "s");
-        if (m->gpu_calls > 0) pb_analyze_csv(o, "op", -1, 0, m->name, "gpu_time", m->gpu, "s");
-        if (i < MOST) add_op_row(&t, m, step);
+        csv_of_op(o, m);
+        if (i < MOST) add_op_row(&t, columns, m, step, o->ceilings);
         else rest.seconds += m->seconds, rest.calls += m->calls, rest.gpu += m->gpu, rest.gpu_calls += m->gpu_calls;
     }
     if (s == PB_OK && n > MOST) {
         snprintf(name, sizeof name, "%zu others", n - MOST);
         rest.name = name;
-        add_op_row(&t, &rest, step);
+        add_op_row(&t, columns, &rest, step, o->ceilings);
     }
     free(parts);
     if (s == PB_OK && o->format != PB_ANALYZE_CSV) fprintf(o->f, "\n");
     const pb_status printed = pb_sheet_print(&t, o->format, o->f);
+    if (s == PB_OK && printed == PB_OK) print_ceilings(o);
     return s != PB_OK ? s : printed;
 }
 

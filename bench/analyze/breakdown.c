@@ -22,6 +22,7 @@ typedef struct walk {
     pb_part *part[DEPTH]; /* of open[]; NULL: none */
     int depth;
     pb_breakdown *b;
+    pb_range_kind unit;     /* of the ranges that count as steps */
     intervals steps, waits; /* by begin, not overlapping */
 } walk;
 
@@ -91,7 +92,7 @@ static void add_op(walk *w, const pb_trace_event *e)
     const double t = e->end - e->begin;
     pb_breakdown *b = w->b;
     pb_part *p = part_of(b->ops, &b->nops, e->name, &b->unnamed);
-    if (p) p->calls++, p->seconds += t, p->own += t;
+    if (p) p->calls++, p->seconds += t, p->own += t, p->flops += e->flops, p->bytes += e->bytes;
     w->part[w->depth] = p;
     for (int i = w->depth - 1; i >= 0; i--)
         if (w->open[i]->kind == PB_RANGE_op) {
@@ -114,11 +115,11 @@ static void add_event(walk *w, const pb_trace_event *e)
     while (w->depth && w->open[w->depth - 1]->end <= e->begin) w->depth--;
     if (w->depth == DEPTH) return;
     w->part[w->depth] = NULL;
-    if (e->kind == PB_RANGE_step) {
+    if (e->kind == w->unit) {
         w->b->steps++;
         w->b->step += t;
         add_interval(&w->steps, e->begin, e->end);
-    } else if (inside(w, PB_RANGE_step)) {
+    } else if (inside(w, w->unit)) {
         if (e->kind == PB_RANGE_op) add_op(w, e);
         if (e->kind == PB_RANGE_phase) {
             pb_part *p = part_of(w->b->phases, &w->b->nphases, e->name, &w->b->unnamed);
@@ -129,10 +130,11 @@ static void add_event(walk *w, const pb_trace_event *e)
     w->open[w->depth++] = e;
 }
 
-static int training_thread(const pb_trace *t)
+/* The thread that has ranges of this kind; -1: none. */
+static int thread_with(const pb_trace *t, pb_range_kind kind)
 {
     for (size_t i = 0; i < t->n; i++)
-        if (t->events[i].kind == PB_RANGE_step) return t->events[i].tid;
+        if (t->events[i].kind == kind) return t->events[i].tid;
     return -1;
 }
 
@@ -151,7 +153,7 @@ static void add_gpu_part(pb_breakdown *b, const pb_gpu_span *g)
 {
     pb_part *op = g->op ? part_of(b->ops, &b->nops, g->op, &b->unnamed) : NULL;
     pb_part *phase = g->phase ? part_of(b->phases, &b->nphases, g->phase, &b->unnamed) : NULL;
-    if (op) op->gpu_calls++, op->gpu += g->end - g->begin;
+    if (op) op->gpu_calls++, op->gpu += g->end - g->begin, op->flops += g->flops, op->bytes += g->bytes;
     if (phase) phase->gpu_calls++, phase->gpu += g->end - g->begin;
     b->gpu.kernels += g->what != PB_WORK_MEMORY;
     b->gpu.unjoined += g->what != PB_WORK_MEMORY && !op;
@@ -203,7 +205,8 @@ pb_status pb_breakdown_make(const pb_trace *t, pb_breakdown *out)
     w->b = out;
     w->steps = all[0];
     w->waits = all[1];
-    const int training = training_thread(t);
+    w->unit = thread_with(t, PB_RANGE_step) >= 0 ? PB_RANGE_step : PB_RANGE_sample;
+    const int training = thread_with(t, w->unit);
     for (size_t i = 0; i < t->n; i++)
         if (t->events[i].tid == training) add_event(w, &t->events[i]);
     hidden(t, training, w, &all[2]);

@@ -1,6 +1,7 @@
 /* breakdown.h - divides the time of a trace's training steps.
  *
- * A step is a range of kind step; the thread that has such ranges is the training thread. Only work inside steps counts.
+ * A step is a range of kind step, or, in a trace of `bench run --profile-out`, which has none, of kind sample. The thread
+ * that has such ranges is the training thread. Only work inside steps counts.
  * All times are seconds, summed over the steps of the trace.
  *
  *     step        the steps
@@ -23,7 +24,9 @@
  * so that step = compute + exposed + memory + idle. A part's `gpu` is the sum of its kernels' and copies' durations.
  *
  * A phase's time is that of its ranges; `own` leaves out the ops that communicate, so that a rank that waits for others
- * is not taken for slow. An op's time is that of its ranges without ops inside them. */
+ * is not taken for slow. An op's time is that of its ranges without ops inside them. Its `flops` and `bytes` are the least
+ * work that its calls had to do by the op's own model, the one that suite kernels uses: each input read once, each output
+ * written once. */
 #ifndef PB_BREAKDOWN_H
 #define PB_BREAKDOWN_H
 #include "bench/analyze/trace_read.h"
@@ -36,6 +39,7 @@ typedef struct pb_part {
     double seconds, own;
     long gpu_calls; /* kernels, copies */
     double gpu;
+    double flops, bytes; /* ops: the least work of the calls; 0: the op's model has none, or the trace is older */
 } pb_part;
 
 typedef struct pb_gpu_division {

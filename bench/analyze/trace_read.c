@@ -85,7 +85,9 @@ static pb_gpu_span gpu_span(const char *name, const char *cat, const json_t *arg
                                  : strncmp(name, "nccl", 4) == 0 ? PB_WORK_COMMUNICATION
                                                                  : PB_WORK_KERNEL,
                          .begin = begin,
-                         .end = end};
+                         .end = end,
+                         .flops = number(args, "op_flops"),
+                         .bytes = number(args, "op_bytes")};
 }
 
 static pb_status read_events(const char *path, const json_t *o, double begin_us, pb_trace *t)
@@ -113,6 +115,8 @@ static pb_status read_events(const char *path, const json_t *o, double begin_us,
                                              .tid = (int)number(e, "tid"),
                                              .begin = 1e-6 * at,
                                              .end = 1e-6 * (at + number(e, "dur")),
+                                             .flops = number(args, "op_flops"),
+                                             .bytes = number(args, "op_bytes"),
                                              .value = value ? (int64_t)json_integer_value(value) : PB_RANGE_NO_VALUE};
     }
     qsort(t->events, t->n, sizeof *t->events, compare_events);

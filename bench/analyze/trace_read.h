@@ -12,8 +12,9 @@ typedef struct pb_trace_event {
     const char *name; /* owned by the trace */
     pb_range_kind kind;
     int tid;
-    double begin, end; /* seconds since the begin of the window */
-    int64_t value;     /* PB_RANGE_NO_VALUE: none */
+    double begin, end;   /* seconds since the begin of the window */
+    int64_t value;       /* PB_RANGE_NO_VALUE: none */
+    double flops, bytes; /* least work of an op; 0: not known */
 } pb_trace_event;
 
 /* Work on the GPU. */
@@ -22,6 +23,7 @@ typedef struct pb_gpu_span {
     const char *name, *op, *phase; /* op, phase: in which it was enqueued; NULL: not known; owned by the trace */
     pb_gpu_work what;              /* COMMUNICATION: a kernel of NCCL; MEMORY: a copy, or memory set to a value */
     double begin, end;             /* as in pb_trace_event */
+    double flops, bytes;           /* least work of the op of a replayed graph, on one of its kernels; else 0 */
 } pb_gpu_span;
 
 typedef struct pb_trace {

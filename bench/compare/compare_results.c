@@ -35,6 +35,9 @@ static pb_status read_rows(const char *path, const char *machine, pb_table *out)
 {
     PB_TRY(pb_table_read(path, out));
     pb_status s = out->n ? PB_OK : pb_fail(PB_EINVAL, "%s: has a header but no rows", path);
+    for (size_t i = 0; i < out->n && s == PB_OK; i++)
+        if (out->rows[i].status == PB_ROW_PROFILED)
+            s = pb_fail(PB_EINVAL, "%s: the run recorded a trace, so it has no figures to compare", out->path);
     if (s == PB_OK && machine) s = pb_host_name_rows(out, machine);
     if (s != PB_OK) pb_table_free(out);
     return s;

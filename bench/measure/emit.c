@@ -132,7 +132,13 @@ pb_status pb_emit(pb_emitter *e, const pb_case *c, const char *metric, double va
     pb_page p;
     if (!m) return pb_fail(PB_EINVAL, "metric '%s' is not in metrics.def", metric);
     if (!isfinite(value) && status == PB_ROW_OK) status = PB_ROW_FAILED, note = "the value is not finite";
+    const pb_row_class class = pb_row_class_of(status);
     snprintf(text, sizeof text, "%s", note ? note : "");
+    if (e->profiled && (class == PB_ROW_FIGURE || class == PB_ROW_VERDICT)) {
+        snprintf(text, sizeof text, "%.4g %s while a trace was recorded%s%s", value, m->unit, note && *note ? "; " : "",
+                 note ? note : "");
+        status = PB_ROW_PROFILED, value = (double)NAN;
+    }
     pb_make_printable(text, ' '); /* one line per row, so that grep finds whole rows */
     const pb_row r = {.bench_version = PB_BENCH_VERSION,
                       .run_id = e->run_id,
@@ -159,6 +165,7 @@ pb_status pb_emit(pb_emitter *e, const pb_case *c, const char *metric, double va
 static pb_status emit_samples(pb_emitter *e, const pb_case *c, const char *metric, double work, const pb_timing *t)
 {
     pb_page p;
+    if (e->profiled) return PB_OK;
     PB_TRY(pb_page_open(&p));
     for (int i = 0; i < t->n; i++) {
         fprintf(p.f, "%s,%d,%s,%s,%d,", e->run_id, e->process, c->key, metric, i);

@@ -12,6 +12,9 @@ typedef struct pb_emitter {
     int process;                  /* index of this process within the run, from 0 */
     struct pb_measured *measured; /* [n], allocated for `room`: the rows emitted with status ok */
     int n, room;
+    /* The process records a trace: rows get the status profiled in place of a figure or a verdict, and have no value, only
+     * a note; no samples are written. */
+    bool profiled;
     /* write_failed: a row could not be written; truncated: a row of status truncated was emitted */
     bool write_failed, truncated;
 } pb_emitter;

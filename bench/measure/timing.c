@@ -6,6 +6,7 @@
 #include "bench/stats/stats.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
+#include "profiles/ranges.h"
 
 static pb_status check(const pb_measure_opts *o)
 {
@@ -42,9 +43,8 @@ static pb_status call(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *
 }
 
 /* Enqueues the i-th sample of a batch between its two events. */
-static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t, int i)
+static pb_status enqueue_sample(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t, int i)
 {
-    PB_TRY(prepare(ctx, o));
     const pb_counts before = ctx->counts;
     /* read before event 2i, so that on a CPU, where both use one clock, the host time covers the sample */
     const double start = pb_clock_seconds();
@@ -57,6 +57,17 @@ static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     t->host_syncs += (double)(ctx->counts.host_syncs - before.host_syncs);
     if (ctx->counts.allocs - before.allocs > t->allocations) t->allocations = ctx->counts.allocs - before.allocs;
     return PB_OK;
+}
+
+/* Does the untimed work before the i-th sample of a batch, then the sample, which is a profiler range. The range begins
+ * and ends outside of what is timed. */
+static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t, int i)
+{
+    PB_TRY(prepare(ctx, o));
+    pb_range_push(PB_RANGE_sample, "sample", 1);
+    const pb_status s = enqueue_sample(ctx, fn, self, o, t, i);
+    pb_range_pop();
+    return s;
 }
 
 /* Refuses a time that is not above 0: the clock is too coarse, ran backwards or is broken. */

@@ -90,7 +90,7 @@ static bool junit_case(void *user, size_t i, pb_junit_case *out)
     size_t suite = pb_suite_length(s->key);
     bool passed = pb_series_ok(s) || s->status == PB_ROW_PASS;
     bool wrong = s->status == PB_ROW_WRONG || s->status == PB_ROW_FAIL;
-    bool skipped = s->status == PB_ROW_UNSUPPORTED || pb_series_throttled(s);
+    bool skipped = pb_row_class_of(s->status) == PB_ROW_NONE || pb_series_throttled(s);
     out->outcome = passed ? PB_JUNIT_PASSED : wrong ? PB_JUNIT_FAILURE : skipped ? PB_JUNIT_SKIPPED : PB_JUNIT_ERROR;
     snprintf(out->classname, sizeof out->classname, "bench.%.*s", (int)suite, s->key);
     snprintf(out->name, sizeof out->name, "%s %s", s->key + suite + 1, s->metric);

@@ -190,6 +190,13 @@ static pb_status after_hang(pb_process *l, const int *order, const pb_child *w, 
                             l->first > l->plan->n ? (pb_place){l->number + 1, 0} : (pb_place){l->number, l->first});
 }
 
+/* The case with which the next process continues after one that ended by itself. */
+static int after_end(const pb_process *l, const pb_child *w, pb_exit code)
+{
+    const bool alone = l->plan->suite->alone && (code == PB_EXIT_OK || code == PB_EXIT_NO_MEMORY);
+    return alone && w->at >= l->first ? w->at + 1 : l->plan->n + 1;
+}
+
 /* Handles the end of the process. Afterwards l->first is the case with which the next process continues; n + 1 means
  * that no case is left. */
 static pb_status after_process(pb_process *l, const int *order, const pb_child *w, const char *loss, pb_exit *code,
@@ -212,7 +219,7 @@ static pb_status after_process(pb_process *l, const int *order, const pb_child *
         else if (*loss) s = after_loss(l, order, w->at, loss);
         else if (dead) s = after_death(l, order, w->at, how);
         if (ours || *loss) *code = PB_EXIT_HARNESS;
-        l->first = l->plan->n + 1;
+        l->first = dead || *stopped ? l->plan->n + 1 : after_end(l, w, *code);
     }
     if (!w->abandoned) return s;
     note_outcome(l, PB_OUTCOME_abandoned,

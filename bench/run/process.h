@@ -1,5 +1,6 @@
 /* process.h - one measuring process of a run: a fresh process of this program that measures every case once. When a
- * case hangs, another process takes over the remaining cases under the same process number. */
+ * case hangs, another process takes over the remaining cases under the same process number. So it does after every case
+ * of a suite whose cases are measured alone (suite.h). */
 #ifndef PB_PROCESS_H
 #define PB_PROCESS_H
 #include <stdint.h>

@@ -3,6 +3,7 @@
  *
  *   process.h     one measuring process, which measures every case once
  *   counting.h    a run with --instructions: its options, and its processes under Valgrind
+ *   profiled.h    a run with --profile-out: its options, and the trace of its process
  *   process_start.h  starts it, alone or as the ranks of a job
  *   rank.h        a measuring process as one of several ranks
  *   throttle.h    measures processes, and measures those again that ran on a throttled machine
@@ -16,6 +17,7 @@
 #include "bench/run/counting.h"
 #include "bench/run/kept.h"
 #include "bench/run/process.h"
+#include "bench/run/profiled.h"
 #include "bench/run/progress.h"
 #include "bench/run/resume.h"
 #include "bench/run/run_json.h"

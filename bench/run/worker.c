@@ -8,6 +8,7 @@
 #include "bench/measure/measure.h"
 #include "bench/rows/rows.h"
 #include "bench/run/process.h"
+#include "bench/run/profiled.h"
 #include "bench/run/progress.h"
 #include "bench/run/rank.h"
 #include "bench/run/run_json.h"
@@ -15,6 +16,7 @@
 #include "kernels/engine/clock.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
+#include "profiles/ranges.h"
 
 /* Returns the measurement options that the command line gives; 0 or -1: not given. */
 static pb_measure_asked measure_asked(const pb_options *o)
@@ -67,7 +69,13 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
     env->emitter->truncated = false;
     ctx->impl = impl;
     ctx->prefer = prefer;
+    /* keys are kept for listeners, which need names that stay valid; without a listener none is kept */
+    const char *key = pb_ranges_on ? pb_range_name(c->key) : NULL;
+    pb_range_push(PB_RANGE_suite, suite->name, PB_RANGE_NO_VALUE);
+    pb_range_push(PB_RANGE_case, key ? key : c->name, PB_RANGE_NO_VALUE);
     pb_status s = pb_lockstep_end(env->lockstep, suite->run(ctx, c, env));
+    pb_range_pop();
+    pb_range_pop();
     ctx->impl = ctx->prefer = NULL;
     if (env->emitter->write_failed || (env->lockstep && env->lockstep->broken)) return PB_EIO;
     if (s != PB_OK) return fail_case(ctx, c, s, env->emitter);
@@ -136,13 +144,29 @@ static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, const pb_suite_env *en
     return complain(env, s == PB_OK ? PB_EXIT_INCOMPARABLE : exit_of(s));
 }
 
-/* Measures the cases of `order` from index child_first on. */
+/* The cases of `order` that this process measures are [child_first, end). A process of a suite whose cases are measured
+ * alone measures one; the process after the last case only concludes. */
+static int end_of(const pb_options *o, const pb_plan *plan)
+{
+    return plan->suite->alone && o->child_first < plan->n ? (int)o->child_first + 1 : plan->n;
+}
+
+/* Measures a case, in a window of its own if the process records a trace. */
+static pb_status measure_recorded(pb_ctx *ctx, const pb_case *c, int number, const pb_suite_env *env)
+{
+    pb_profiled_begin_case(env->profiled, number, c->key);
+    const pb_status s = measure(ctx, c, env);
+    pb_profiled_end_case(env->profiled, ctx);
+    return s;
+}
+
+/* Measures this process's cases of `order`. */
 static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, const int *order, const int *hung,
                             const pb_suite_env *env)
 {
     pace p = {pb_clock_seconds(), 0};
     pb_exit code = PB_EXIT_OK;
-    for (int i = (int)o->child_first; i < plan->n; i++) {
+    for (int i = (int)o->child_first; i < end_of(o, plan); i++) {
         const pb_case *c = &plan->cases[order[i]];
         bool go = has_time(o, plan, c, &p);
         if (pb_lockstep_begin(env->lockstep, &go) != PB_OK) return complain(env, PB_EXIT_HARNESS);
@@ -153,7 +177,7 @@ static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *pla
         pb_time_slice_case(env->time_slice, i);
         if (pb_interrupted()) return PB_EXIT_HARNESS;
         pb_heartbeat_send(env->heartbeat, PB_SAYS_BEGIN);
-        const pb_status s = hung[order[i]] < HANGS ? measure(ctx, c, env) : skip(c, env->emitter);
+        const pb_status s = hung[order[i]] < HANGS ? measure_recorded(ctx, c, i + 1, env) : skip(c, env->emitter);
         if (s == PB_ENOMEM) { /* the case's row has the reason; smaller cases may still fit into memory */
             code = complain(env, PB_EXIT_NO_MEMORY);
             pb_heartbeat_send(env->heartbeat, PB_SAYS_NO_MEMORY);
@@ -177,7 +201,7 @@ static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan
     }
     free(order);
     free(hung);
-    if (code == PB_EXIT_HARNESS) return code;
+    if (code == PB_EXIT_HARNESS || (plan->suite->alone && o->child_first < plan->n)) return code;
     pb_heartbeat_send(env->heartbeat, PB_SAYS_BEGIN);
     return pb_worse_exit(code, conclude(ctx, plan, env, o));
 }
@@ -195,7 +219,7 @@ static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, const pb_suite_env *e
 }
 
 /* Opens the device, and between ranks the communicator; measures; closes both. */
-static pb_exit with_device(const pb_options *o, pb_backend_id device, pb_rank *rank, const pb_suite_env *env)
+static pb_exit with_open_device(const pb_options *o, pb_backend_id device, pb_rank *rank, const pb_suite_env *env)
 {
     pb_ctx ctx;
     const pb_status s = rank ? pb_rank_open_device(rank, device, &ctx) : pb_ctx_open(&ctx, device, 0);
@@ -204,6 +228,19 @@ static pb_exit with_device(const pb_options *o, pb_backend_id device, pb_rank *r
     if (rank) pb_rank_close_device(rank, &ctx);
     else pb_ctx_close(&ctx);
     return code;
+}
+
+/* Begins the trace, if one is recorded, before the device is opened, because CUPTI must be attached by then. A trace that
+ * cannot be written does not change what was measured: the failure is reported at the end. */
+static pb_exit with_device(const pb_options *o, pb_backend_id device, pb_rank *rank, const pb_suite_env *env)
+{
+    pb_profiled profiled;
+    pb_suite_env recorded = *env;
+    const pb_status s = pb_profiled_open(o, device, &profiled);
+    if (s != PB_OK) return pb_complain_of(s);
+    recorded.profiled = &profiled;
+    const pb_exit code = with_open_device(o, device, rank, &recorded);
+    return pb_profiled_close(&profiled) == PB_OK ? code : pb_worse_exit(code, pb_complain(PB_EXIT_HARNESS));
 }
 
 /* Opens the device only in this process's time slice, so that it does not disturb the other process. counter NULL:
@@ -250,6 +287,7 @@ static pb_exit with_emitter(const pb_options *o, pb_heartbeat *heartbeat, pb_ran
     emitter.run_id = o->child_run, emitter.machine_id = o->child_machine, emitter.host = o->child_host;
     emitter.commit = pb_run_commit();
     emitter.process = (int)o->child_process;
+    emitter.profiled = o->profile_out != NULL;
     const pb_exit code = with_counter(o, device, heartbeat, rank, &emitter);
     pb_emitter_close(&emitter);
     return code;

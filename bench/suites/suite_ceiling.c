@@ -5,6 +5,7 @@
 
 #include "bench/derived/derived.h"
 #include "bench/suites/ceiling_device.h"
+#include "bench/suites/range_cost.h"
 #include "bench/suites/suite.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/engine/arena.h"
@@ -156,27 +157,9 @@ static pb_status measure_call(pb_ctx *ctx, const pb_case *c, const pb_suite_env 
 
 /* ---- the time of one profiler range on the host ---------------------------------------------------------- */
 
-/* A compiler barrier between push and pop. An op there could change the flag that ranges test, so both must test it
- * each time. */
-#define ANYTHING() __asm__ volatile("" ::: "memory")
-
-static pb_status run_ranges(pb_ctx *ctx, void *self)
-{
-    (void)ctx;
-    for (int i = 0; i < CALLS; i++) {
-        pb_range_push(PB_RANGE_work, self, PB_RANGE_NO_VALUE);
-        ANYTHING();
-        pb_range_pop();
-        ANYTHING();
-    }
-    return PB_OK;
-}
-
-/* Measures a range by the host's clock on every device, because a range does no work on the device. The requirement
- * holds only while no profiler is attached. */
+/* The requirement holds only while no profiler is attached. */
 static pb_status measure_range(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
-    static char name[] = "range";
     static const char how[] = "one range begun and ended; no tool attached";
     pb_timing t;
     const pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){PB_MEASURE_USUAL});
@@ -184,9 +167,7 @@ static pb_status measure_range(pb_ctx *ctx, const pb_case *c, const pb_suite_env
         PB_TRY(pb_requirement_emit(env->emitter, "NVTX-RANGE", NULL, 0, 0, false, "a profiler is attached"));
         return pb_fail(PB_EUNSUPPORTED, "a profiler is attached: the cost of a range without one cannot be measured");
     }
-    PB_TRY(pb_measure(ctx, run_ranges, name, &o, &t));
-    for (int i = 0; i < t.n; i++) t.seconds[i] = t.host[i] / CALLS;
-    t.median = t.host_median / CALLS;
+    PB_TRY(pb_range_cost(ctx, &o, &t));
     PB_TRY(pb_emit_timing(env->emitter, c, "range_time", &t, how));
     return t.n ? pb_requirement_emit(env->emitter, "NVTX-RANGE", NULL, 0, t.median, true, how) : PB_OK;
 }

@@ -15,6 +15,7 @@
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 #include "os/memory.h"
+#include "profiles/ranges.h"
 
 /* MARKS: events per step (before each phase, and after the last). UNSLOWED: number of the first of the events that
  * record where a phase ends without its injected delay. */
@@ -27,7 +28,7 @@ static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, const pb_slowdown slow[
     const int first = sample * MARKS;
     for (int i = 0; i < PB_NPHASES; i++) {
         PB_TRY(ctx->be->mark(ctx, first + i));
-        PB_TRY(pb_phases[i](ctx, t));
+        PB_TRY(pb_run_phase(ctx, t, i));
         PB_TRY(pb_slow_down(ctx, &slow[i], first + i, UNSLOWED + first + i));
     }
     return ctx->be->mark(ctx, first + PB_NPHASES);
@@ -106,6 +107,17 @@ static pb_status warm_up(pb_ctx *ctx, pb_trainer *t, int steps, pb_tally *names)
     return s;
 }
 
+/* Takes one sample, which is a profiler range. *host: seconds until the step is enqueued. */
+static pb_status timed_step(pb_ctx *ctx, pb_trainer *t, const pb_slowdown slow[PB_NPHASES], int sample, double *host)
+{
+    pb_range_push(PB_RANGE_sample, "sample", 1);
+    const double start = pb_clock_seconds();
+    const pb_status s = marked_step(ctx, t, slow, sample);
+    *host = pb_clock_seconds() - start;
+    pb_range_pop();
+    return s;
+}
+
 /* Takes the samples. Fills n and host[] of *out, and the counters of a step: how often and which kernels are launched.
  * */
 static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_suite_env *env, const pb_measure_opts *o,
@@ -119,9 +131,7 @@ static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_suite_env *en
     for (; n < o->max_samples && n < SAMPLES && !pb_interrupted(); n++) {
         if (n >= o->min_samples && total >= o->min_time) break;
         const pb_counts before = ctx->counts;
-        const double start = pb_clock_seconds();
-        PB_TRY(marked_step(ctx, t, slow, n));
-        out->host[n] = pb_clock_seconds() - start;
+        PB_TRY(timed_step(ctx, t, slow, n, &out->host[n]));
         count_step(&before, &ctx->counts, out);
         PB_TRY(pb_sync(ctx));
         PB_TRY(ctx->be->between(ctx, n * MARKS, n * MARKS + PB_NPHASES, &one));

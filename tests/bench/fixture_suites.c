@@ -314,6 +314,42 @@ static const pb_suite paired = {.name = "paired",
                                 .expect = expect_paired,
                                 .run = run_paired};
 
+/* ---- suite alone: each case in a process of its own; the rows name the process ------------------------------- */
+
+static pb_status run_alone(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
+{
+    static int cases;
+    const char *mode = pb_case_get(c, "mode");
+    (void)ctx;
+    if (cases++) return pb_fail(PB_EINVAL, "this process has measured a case before");
+    if (strcmp(mode, "memory") == 0) return ask_too_much(ctx);
+    if (strcmp(mode, "wait") == 0)
+        while (names_file("FIXTURE_SLOW") && !pb_interrupted())
+            nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    PB_TRY(pb_emit(env->emitter, c, "kernel_rate", getpid(), 0, PB_ROW_OK, ""));
+    return pb_emit(env->emitter, c, "step_time", strcmp(pb_case_get(c, "n"), "1") == 0 ? 2 : 3, 0, PB_ROW_OK, "");
+}
+
+/* Emits the number of cases of the process number, whose rows the last process has read. */
+static pb_status conclude_alone(pb_ctx *ctx, pb_emitter *emitter)
+{
+    pb_case c = {.suite = "requirement", .name = "T-2"};
+    int n = 0;
+    (void)ctx;
+    while (pb_emitted_key(emitter, n)) n++;
+    pb_case_finish(&c);
+    return pb_emit(emitter, &c, "requirement", n, 0, PB_ROW_PASS, "cases that were measured");
+}
+
+static const char *const lone_cases[] = {"n=1,2,3", NULL};
+static const pb_suite alone = {.name = "alone",
+                               .what = "cases that must not share a process",
+                               .alone = true,
+                               .axes = "mode=fine n=1",
+                               .grid = lone_cases,
+                               .run = run_alone,
+                               .conclude = conclude_alone};
+
 /* ---- suite refused: no measuring process can start; the parent writes its pid to the file FIXTURE_PLANNED ---- */
 
 static pb_status enumerate_once(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user)
@@ -337,4 +373,4 @@ static const pb_suite refused = {.name = "refused",
                                  .enumerate = enumerate_once,
                                  .run = run_ceiling};
 
-const pb_suite *const pb_suites[] = {&ceiling, &toy, &clumsy, &paired, &refused, NULL};
+const pb_suite *const pb_suites[] = {&ceiling, &toy, &clumsy, &paired, &alone, &refused, NULL};

@@ -15,6 +15,14 @@ expect 0 'step      1/1' "$train" --steps 1
 [[ ! -e ranges ]] || fail 'a tool was loaded that nobody named'
 expect 0 'step      1/1' env NVTX_INJECTION64_PATH=/proc/nowhere "$train" --steps 1
 
+# A benchmark: the suite, the case by its key, the sample, the phase and the op.
+expect 0 results env NVTX_INJECTION64_PATH="$tool" "$bench" --suite throughput --model tiny --layers 1 --seq 8 --tuning lora --samples 2 -n 1 \
+    --ceilings no --no-compare --out benchmark
+awk '$1 == "push" { path[n++] = $2 } $1 == "pop" { n-- } $1 $2 == "pushattention_bwd" && path[2] == "sample" { print path[0] " " path[1] " " path[2] " " path[3] }' ranges >paths
+[[ $(wc -l <paths) -eq 2 && $(sort -u paths) == 'throughput throughput/step?'*'model=tiny'*' sample backward' ]] || fail "paths: $(sort paths | uniq -c)"
+[[ $(grep -c '^push' ranges) -eq $(grep -c '^pop' ranges) ]] || fail 'a range of a benchmark does not end'
+rm ranges
+
 # The cost of a range without a tool is measured only when no tool is loaded.
 ceiling() { expect 0 results "$@" "$bench" --suite ceiling -n 1 --samples 1 --no-compare --out "$out" range; }
 row() { grep -c "^2,.*,$1,.*,$2," "$out/results.csv"; }

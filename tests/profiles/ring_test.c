@@ -225,6 +225,53 @@ static void names_are_kept_once(void **state)
     assert_ptr_not_equal(pb_range_name(text), kept);
 }
 
+/* An op's work belongs to its own range, not to one around it or after it; too deep ranges have none. */
+static void work_belongs_to_the_range_begun_last(void **state)
+{
+    (void)state;
+    start(1, 64);
+    pb_range_push(PB_RANGE_phase, "phase", PB_RANGE_NO_VALUE);
+    push("worked", PB_RANGE_NO_VALUE);
+    pb_range_work(1234567890123, 77);
+    pb_range_pop();
+    push("idle", PB_RANGE_NO_VALUE);
+    pb_range_pop();
+    pb_range_pop();
+    for (int i = 0; i <= PB_RING_DEPTH; i++) push("deep", i);
+    pb_range_work(1, 1);
+    for (int i = 0; i <= PB_RING_DEPTH; i++) pb_range_pop();
+    pb_ring_window w = stop();
+    pb_range_work(1, 1); /* no window is open */
+    const pb_ring_record *q = w.threads[0].records;
+    assert_int_equal(w.threads[0].n, 3 + PB_RING_DEPTH);
+    assert_true(q[0].flops == 1234567890123 && q[0].bytes == 77);
+    for (int i = 1; i < 3 + PB_RING_DEPTH; i++) assert_true(q[i].flops == 0 && q[i].bytes == 0);
+    pb_ring_free(&w);
+}
+
+/* While a graph is recorded, the first kernel of an op gets its work, so that sums over kernels are right. */
+static void the_first_kernel_takes_the_work(void **state)
+{
+    (void)state;
+    pb_range_stack_track(true);
+    pb_range_push(PB_RANGE_phase, "phase", PB_RANGE_NO_VALUE);
+    push("op", PB_RANGE_NO_VALUE);
+    pb_range_work(50, 60);
+    const pb_range_stack seen = pb_range_stack_now(), first = pb_range_stack_take(), second = pb_range_stack_take();
+    pb_range_pop();
+    const pb_range_stack between = pb_range_stack_take();
+    push("op", PB_RANGE_NO_VALUE);
+    const pb_range_stack other = pb_range_stack_take();
+    pb_range_pop();
+    pb_range_pop();
+    pb_range_stack_track(false);
+    assert_true(seen.at[1].flops == 50 && first.at[1].flops == 50 && first.at[1].bytes == 60);
+    assert_true(second.depth == 2 && second.at[1].flops == 0 && second.at[1].bytes == 0);
+    assert_string_equal(second.at[1].name, "op");
+    assert_true(between.depth == 1 && between.at[0].flops == 0 && first.at[0].flops == 0);
+    assert_true(other.at[1].flops == 0 && other.at[1].bytes == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +283,8 @@ int main(void)
         cmocka_unit_test(only_one_window_is_open),
         cmocka_unit_test(threads_write_while_a_window_ends),
         cmocka_unit_test(names_are_kept_once),
+        cmocka_unit_test(work_belongs_to_the_range_begun_last),
+        cmocka_unit_test(the_first_kernel_takes_the_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

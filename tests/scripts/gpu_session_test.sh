@@ -4,7 +4,7 @@
 # and the usage of scripts/gpu-check.
 real=$1 source=$2
 . "${0%/*}/../cli.sh"
-unset PB_CONTROLS WITHOUT_CONTROLS PB_MACHINE LIMITS CASES KERNELS BACKWARD THROUGHPUT ATTENTION PROCESSES DEVICE
+unset PB_CONTROLS WITHOUT_CONTROLS PB_MACHINE LIMITS CASES KERNELS BACKWARD THROUGHPUT ATTENTION PROFILE PROCESSES DEVICE SUITES
 
 # ---- a bench that measures what its filters name, a GPU, and a timeout that only notes its seconds ------------------------
 mkdir -p build/bin path
@@ -65,6 +65,13 @@ LIMITS="kernels=33" expect 0 '' session
 grep -q '^timeout .*--kill-after=15 33 .*--suite kernels' calls || fail "LIMITS of the caller are not used"
 PB_MACHINE=mine expect 0 '' session
 grep -q '^mine: run --suite kernels' calls || fail "PB_MACHINE of the caller is not used"
+
+: >"$LOG"
+SUITES=profile PROCESSES=5 PROFILE='--min-time 0.5' expect 0 'tables of' "$source/scripts/gpu-bench" build profile 195
+[[ $(grep -c ': run ' calls) -eq 1 ]] && grep -q ': run --suite profile --device cuda .* -n 5 --min-time 0.5$' calls || fail "SUITES=profile: $(cat calls)"
+grep -q '^timeout .*--kill-after=15 195 ' calls || fail 'SUITES=profile: not its time'
+[[ -s profile/profile.csv ]] && tar -tzf profile/runs.tgz | grep -q profile/results.csv || fail 'SUITES=profile: no results'
+SUITES='kernels comm' expect 2 "it has no time for suite 'comm'" "$source/scripts/gpu-bench" build x
 
 expect 124 'no time left for attention' session 3
 FAILING=backward expect 1 'tables of' session

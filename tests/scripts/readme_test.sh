@@ -93,5 +93,24 @@ expect 2 'readme: ' readme
 [[ $(md5sum f/README.md) == "$before" ]] || fail "a README from bad files"
 expect 2 'README.md: no such file' python3 "$source/scripts/readme" --root nowhere --machine f/machine --bench "$bench"
 
+# ---- a run of suite profile becomes the file of its table -----------------------------------------------------------------------
+mkdir run && cp "$source/tests/fixtures/readme/cpu-test/profile_cost.csv" run/results.csv
+printf '{"suite": "profile", "machine_id": "cpu-test", "truncated": false}' >run/run.json
+ends() { echo 'process,start_utc,seconds,outcome,retry_of,reason' && for p in 0 1 2 3 4; do echo "$p,t,1,${1:-ok},,"; done; }
+ends >run/processes.csv
+sed 's/cpu-test,0,/cpu-test,5,/' run/results.csv | grep 'cpu-test,5,' >more && cat more >>run/results.csv
+echo '5,t,1,throttled,,load' >>run/processes.csv
+store() { python3 "$source/scripts/store-profile-cost" "$@"; }
+expect 0 '5 processes; 1 that were disturbed are left out' store run stored
+cmp -s stored/cpu-test/profile_cost.csv "$source/tests/fixtures/readme/cpu-test/profile_cost.csv" || fail 'other rows are stored'
+ends throttled >run/processes.csv
+expect 2 'run: 0 undisturbed processes of 5, need 5' store run other
+ends >run/processes.csv
+sed -i '2s/,ok,/,profiled,/' run/results.csv
+expect 2 'is profiled' store run other
+sed -i 's/false/true/' run/run.json
+expect 2 'not a complete run of suite profile' store run other
+[[ ! -e other ]] || fail 'a refused run was stored'
+
 [[ $failures -eq 0 ]] && echo "all passed"
 exit $((failures > 0))

@@ -8,7 +8,9 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "ranks/topology.h"
 #include "tests/test.h"
+#include "trace/chrome.h"
 
 static char folder[64];
 
@@ -210,25 +212,101 @@ static void windows_repeat_and_a_full_ring_is_stated(void **state)
     json_decref(r);
 }
 
+/* The bytes of OUT/name after decompression. */
+static size_t bytes_of(const char *name)
+{
+    char path[256], part[4096];
+    size_t sum = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    gzFile f = gzopen(path, "rb");
+    assert_non_null(f);
+    for (int n; (n = gzread(f, part, sizeof part)) > 0;) sum += (size_t)n;
+    (void)gzclose(f);
+    return sum;
+}
+
+/* The limit holds to the byte, for every limit and for names that become longer when they are escaped; what is left out
+ * is counted. */
 static void a_limit_leaves_events_out_and_counts_them(void **state)
 {
     (void)state;
-    pb_profile_options o = options;
-    o.steps = "0";
-    o.limit = 2000;
-    pb_profile *p = open_profile(&o, 0);
-    pb_profile_begin_step(p, 0);
-    for (int k = 0; k < 200; k++) {
+    static char name[60000];
+    memset(name, '\n', sizeof name - 1);
+    for (int i = 0; i < 8; i++) {
+        const size_t limit = PB_TRACE_LEAST + (size_t)i * 3001;
+        pb_profile_options o = options;
+        o.steps = "0";
+        o.limit = limit;
+        (void)pb_disk_remove(&pb_disk_posix, folder);
+        pb_profile *p = open_profile(&o, 0);
+        pb_profile_begin_step(p, 0);
+        pb_profile_name_window(p, "a \"window\"");
+        for (int k = 0; k < 200; k++) {
+            pb_range_push(PB_RANGE_op, k == 20 && i % 2 ? name : "op", k);
+            pb_range_pop();
+        }
+        pb_profile_end_step(p);
+        CHECK_OK(pb_profile_close(p));
+        json_t *t = load("traces/step0-0/rank0.json.gz"), *about = json_object_get(t, "plumb");
+        assert_true(bytes_of("traces/step0-0/rank0.json.gz") <= limit);
+        assert_in_range(int_at(about, "events"), 20, 199);
+        assert_int_equal(int_at(about, "events") + int_at(about, "omitted"), 200);
+        assert_true(json_is_true(json_object_get(about, "truncated")));
+        assert_string_equal(json_string_value(json_object_get(about, "name")), "a \"window\"");
+        json_decref(t);
+    }
+}
+
+/* Three ranges and a step. */
+static void counted_step(pb_profile *p, int64_t number)
+{
+    pb_profile_begin_step(p, number);
+    pb_range_push(PB_RANGE_step, "train_step", number);
+    for (int k = 0; k < 3; k++) {
         pb_range_push(PB_RANGE_op, "op", k);
         pb_range_pop();
     }
+    pb_range_pop();
     pb_profile_end_step(p);
+}
+
+/* Steps 1, 2, ...: steps 3 to 4 are recorded after a warm-up step, and again from 6 to 7. */
+static void the_size_is_known_before_the_window(void **state)
+{
+    (void)state;
+    pb_profile_options o = options;
+    pb_profile_expected e;
+    o.steps = "1:0:1:2";
+    o.gpu = false;
+    pb_profile *p = open_profile(&o, 0);
+    counted_step(p, 1);
+    assert_int_equal(pb_ranges_on & PB_LISTENS_COUNT, 0);
+    assert_true(pb_profile_expects(p, 900, &e));
+    assert_int_equal(e.first, 3);
+    assert_int_equal(e.last, 4);
+    CHECK_NEAR(e.ranges, 4, 0);
+    CHECK_NEAR(e.kernels, 0, 0); /* the GPU is not recorded */
+    CHECK_NEAR(e.json, 2 * 4 * PB_TRACE_RANGE_BYTES, 0);
+    assert_false(e.cut);
+    assert_false(e.overwrites);
+    for (int i = 2; i < 6; i++) {
+        counted_step(p, i);
+        assert_false(pb_profile_expects(p, 0, &e));
+    }
     CHECK_OK(pb_profile_close(p));
-    json_t *t = load("traces/step0-0/rank0.json.gz"), *about = json_object_get(t, "plumb");
-    assert_in_range(int_at(about, "events"), 5, 20);
-    assert_int_equal(int_at(about, "events") + int_at(about, "omitted"), 200);
-    assert_true(json_is_true(json_object_get(about, "truncated")));
-    json_decref(t);
+
+    (void)pb_disk_remove(&pb_disk_posix, folder);
+    o.steps = "1:0:0:100";
+    o.limit = PB_TRACE_LEAST;
+    p = open_profile(&o, 0);
+    counted_step(p, 1);
+    assert_true(pb_profile_expects(p, 0, &e));
+    assert_int_equal(e.first, 2);
+    assert_int_equal(e.last, 101);
+    assert_true(e.cut);        /* 52 KB of 8 KiB */
+    assert_true(e.overwrites); /* 400 ranges in rings of 256 */
+    CHECK_OK(pb_profile_close(p));
+    assert_false(pb_profile_expects(NULL, 0, &e));
 }
 
 static void only_chosen_ranks_write(void **state)
@@ -265,6 +343,9 @@ static void bad_options_and_folders_are_refused(void **state)
     o = options;
     o.steps = "x";
     CHECK_FAILS(pb_profile_open(&pb_disk_posix, &o, &j, why, &p), PB_EINVAL, "profile-steps: 'x'");
+    o = options;
+    o.limit = PB_TRACE_LEAST - 1;
+    CHECK_FAILS(pb_profile_open(&pb_disk_posix, &o, &j, why, &p), PB_EINVAL, "need 8192");
     o = options;
     o.out = "/proc/nowhere";
     CHECK_FAILS(pb_profile_open(&pb_disk_posix, &o, &j, why, &p), PB_EPATH, "the folder /proc/nowhere cannot be made");
@@ -309,6 +390,7 @@ int main(void)
         TEST(a_window_that_is_cut_off_says_so),
         TEST(windows_repeat_and_a_full_ring_is_stated),
         TEST(a_limit_leaves_events_out_and_counts_them),
+        TEST(the_size_is_known_before_the_window),
         TEST(only_chosen_ranks_write),
         TEST(bad_options_and_folders_are_refused),
         TEST(a_full_disk_does_not_end_the_run),

@@ -53,16 +53,22 @@ pb_train_config pb_train_defaults(const pb_geometry *g)
     };
 }
 
-/* Runs the phases `first` to `last`. Each phase is a profiler range, nested in a range called `name`. */
+pb_status pb_run_phase(pb_ctx *ctx, pb_trainer *t, int i)
+{
+    pb_range_push(PB_RANGE_phase, pb_phase_names[i], PB_RANGE_NO_VALUE);
+    const pb_status s = pb_phases[i](ctx, t);
+    pb_range_pop();
+    return s;
+}
+
+/* Runs the phases `first` to `last`, inside a range called `name`. */
 static pb_status phases(pb_ctx *ctx, void *self, const char *name, int first, int last)
 {
     pb_status s = PB_OK;
     pb_range_push(PB_RANGE_micro, name, PB_RANGE_NO_VALUE);
     for (int i = first; s == PB_OK && i <= last; i++) {
-        pb_range_push(PB_RANGE_phase, pb_phase_names[i], PB_RANGE_NO_VALUE);
         pb_where_phase(pb_phase_names[i]);
-        s = pb_phases[i](ctx, self);
-        pb_range_pop();
+        s = pb_run_phase(ctx, self, i);
     }
     if (s == PB_OK) pb_where_phase(NULL); /* after a failure the phase stays, for the monitor's message */
     pb_range_pop();
@@ -83,8 +89,8 @@ pb_status pb_train_finish(pb_ctx *ctx, void *self)
 
 pb_status pb_backward_and_clip(pb_ctx *ctx, void *self)
 {
-    PB_TRY(pb_phase_backward(ctx, self));
-    return pb_phase_clip(ctx, self);
+    PB_TRY(pb_run_phase(ctx, self, PB_PHASE_backward));
+    return pb_run_phase(ctx, self, PB_PHASE_clip);
 }
 
 /* ---- reserving device memory -------------------------------------------------------------------- */

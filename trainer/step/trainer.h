@@ -110,6 +110,8 @@ enum {
 #undef PHASE
 extern const pb_fn pb_phases[PB_NPHASES];
 extern const char *const pb_phase_names[PB_NPHASES];
+/* Runs phase number i inside a profiler range of its name. */
+pb_status pb_run_phase(pb_ctx *ctx, pb_trainer *t, int i);
 /* Runs one whole step: all phases in order. It is a pb_fn. */
 pb_status pb_train_step(pb_ctx *ctx, void *self);
 /* pb_train_micro: forward, loss and backward, for each micro-batch of a step. pb_train_finish: clip and optimizer, once

@@ -22,6 +22,7 @@ static pb_ring_record range(pb_range_kind kind, const char *name, double begin, 
 }
 #define PLAIN PB_RANGE_NO_VALUE
 static pb_trace_size trace_size; /* of the trace that was written last */
+static size_t trace_limit;       /* of the traces that are written */
 
 /* Two steps of 10 ms on thread 11. In the first: ops from 1 to 3 and 3 to 4, one of them with an op of 0.5 ms inside;
  * a wait for collectives from 6 to 8; a collective that is not overlapped from 8 to 8.5. The second has one op of 5 ms.
@@ -37,6 +38,8 @@ static const char *write_trace(const char *name, int rank, const pb_gpu_window *
         range(PB_RANGE_step, "train_step", 0, 10, 1),    range(PB_RANGE_op, "outer", 22, 27, PLAIN),
         range(PB_RANGE_phase, "forward", 21, 28, PLAIN), range(PB_RANGE_step, "train_step", 20, 30, 2),
     };
+    training[2].flops = 1000, training[2].bytes = 30; /* outer */
+    training[9].flops = 500;
     pb_ring_record worker[] = {range(PB_RANGE_collective, "all_reduce", 2, 5, 100),
                                range(PB_RANGE_collective, "all_reduce", 15, 16, 100)};
     pb_ring_record other[] = {range(PB_RANGE_collective, "all_gather", 4, 7, 100)};
@@ -53,7 +56,8 @@ static const char *write_trace(const char *name, int rank, const pb_gpu_window *
                                   .backend = "cpu",
                                   .device = "cpu",
                                   .first_step = 1,
-                                  .last_step = 2};
+                                  .last_step = 2,
+                                  .limit = trace_limit};
     CHECK_OK(pb_trace_write(&pb_disk_posix, in_folder(name), &about, &w, gpu ? gpu : &(pb_gpu_window){0}, &trace_size));
     return in_folder(name);
 }
@@ -107,6 +111,9 @@ static void a_step_is_divided(void **state)
     assert_int_equal(p->calls, 2);
     CHECK_NEAR(p->seconds, 7 * ms, near);
     CHECK_NEAR(p->own, 6.5 * ms, near);
+    CHECK_NEAR(p->flops, 1500, 0);
+    CHECK_NEAR(p->bytes, 30, 0);
+    CHECK_NEAR(part(b.ops, b.nops, "inner")->flops, 0, 0);
     assert_int_equal(part(b.ops, b.nops, "inner")->calls, 2);
     assert_int_equal(b.nops, 4);
     assert_int_equal(b.unnamed, 0);
@@ -137,7 +144,7 @@ static void a_gpu_is_divided_and_its_work_joined(void **state)
     (void)state;
     static pb_breakdown b;
     static const pb_range_stack place = {
-        .depth = 2, .at = {{PB_RANGE_phase, "backward", PLAIN}, {PB_RANGE_op, "replayed_op", PLAIN}}};
+        .depth = 2, .at = {{PB_RANGE_phase, "backward", PLAIN}, {PB_RANGE_op, "replayed_op", PLAIN, 7000, 90}}};
     pb_gpu_event events[] = {
         event(PB_GPU_CALL, "cudaLaunchKernel_v7000", 1, 2.1, 2.2),
         event(PB_GPU_CALL, "cuLaunchKernel", 1, 2.11, 2.19),
@@ -177,9 +184,42 @@ static void a_gpu_is_divided_and_its_work_joined(void **state)
     CHECK_NEAR(p->gpu, 1 * ms, near);
     CHECK_NEAR(part(b.ops, b.nops, "inner")->gpu, 2 * ms, near);
     CHECK_NEAR(part(b.ops, b.nops, "replayed_op")->gpu, 3 * ms, near);
+    CHECK_NEAR(part(b.ops, b.nops, "replayed_op")->flops, 7000, 0);
+    CHECK_NEAR(part(b.ops, b.nops, "replayed_op")->bytes, 90, 0);
+    CHECK_NEAR(part(b.ops, b.nops, "outer")->flops, 1500, 0); /* of the ranges, not once more of the kernels */
     CHECK_NEAR(part(b.phases, b.nphases, "forward")->gpu, 3 * ms, near);
     CHECK_NEAR(part(b.phases, b.nphases, "backward")->gpu, 3 * ms, near);
     pb_profile_run_free(&r);
+}
+
+/* The limit of a trace's size holds for the records of a GPU, which have more text than ranges. */
+static void a_limit_holds_for_the_records_of_a_gpu(void **state)
+{
+    enum { EVENTS = 300 };
+    static pb_gpu_event events[EVENTS];
+    static char text[1 << 16];
+    (void)state;
+    for (int i = 0; i < EVENTS; i++)
+        events[i] = event(i % 2 ? PB_GPU_KERNEL : PB_GPU_CALL, i % 2 ? "a_kernel" : "cudaLaunchKernel_v7000",
+                          (uint32_t)(i / 2 + 1), 1 + 0.01 * i, 1.005 + 0.01 * i);
+    const pb_gpu_window gpu = {.events = events, .n = EVENTS};
+    for (trace_limit = PB_TRACE_LEAST; trace_limit < 3 * PB_TRACE_LEAST; trace_limit += 777) {
+        (void)write_trace("limited.json.gz", 0, &gpu);
+        gzFile f = gzopen(in_folder("limited.json.gz"), "rb");
+        assert_non_null(f);
+        const int n = gzread(f, text, sizeof text - 1);
+        (void)gzclose(f);
+        assert_in_range(n, 1, trace_limit);
+        text[n] = 0;
+        assert_int_equal(trace_size.json, n);
+        assert_int_equal(trace_size.events + trace_size.omitted, EVENTS + 15); /* and the ranges */
+        assert_true(trace_size.omitted > 0 && trace_size.kernels > 0 && trace_size.kernels < EVENTS / 2);
+        size_t kernels = 0;
+        for (const char *at = text; (at = strstr(at, "\"cat\":\"kernel\"")); at++) kernels++;
+        assert_int_equal(trace_size.kernels, kernels);
+        assert_non_null(strstr(text, "\"truncated\":true}}"));
+    }
+    trace_limit = 0;
 }
 
 /* The names, numbers and lanes of a GPU's events, as other tools read them. */
@@ -280,6 +320,7 @@ int main(void)
         cmocka_unit_test(a_step_is_divided),
         cmocka_unit_test(a_gpu_is_divided_and_its_work_joined),
         cmocka_unit_test(events_of_a_gpu_are_those_that_tools_expect),
+        cmocka_unit_test(a_limit_holds_for_the_records_of_a_gpu),
         cmocka_unit_test(files_that_are_cut_off_are_named),
         cmocka_unit_test(a_trace_is_refused_wherever_it_is_cut),
         cmocka_unit_test(a_trace_of_another_job_is_refused),

@@ -11,6 +11,10 @@ expect 0 '' "$train" --ranks 3 --steps 6 "${tiny[@]}" --profile-ranks 0,2 --prof
 [[ $(cd eager/ranks && echo *) == 'rank0.json rank2.json' ]] || fail "ranks: $(ls eager/ranks)"
 PB_PROFILE_RANKS=all expect 0 'profile: ranks 0-2 of 3 (as asked for), steps 3, into replayed' "$train" --ranks 3 --steps 5 --batch 1 --seq 32 \
     --mode graph --profile-steps 3 --profile-out replayed
+# The size is announced before the window, from the ranges of the step before; here both steps are alike.
+announced=$(sed -n 's/^profile: steps 4-4: \([0-9]*\) ranges a step; the trace of a rank will have about .* MB of JSON, .* MB compressed$/\1/p' log)
+recorded=$(zcat replayed/traces/step4-4/rank0.json.gz | grep -c '"ph":"X"')
+[[ $announced -gt 0 && $announced -eq $recorded ]] || fail "announced '$announced' ranges, recorded $recorded"
 expect 0 '' "$train" --steps 2 "${tiny[@]}"
 [[ ! -e profile ]] || fail 'profiled without being asked to'
 
@@ -40,6 +44,27 @@ awk -F, 'NR == 1 { exit !($0 == "part,rank,first_step,name,metric,value,unit") }
 awk -F, '$1 == "rank" { v[$2, $5] = $6 }
     END { for (r = 0; r < 3; r += 2) { d = v[r, "time"] - v[r, "compute"] - v[r, "exposed_communication"] - v[r, "other"]
         if (!(v[r, "time"] > 0) || !(v[r, "exposed_communication"] > 0) || !(d < 1e-8 && d > -1e-8)) exit 1 } }' csv || fail 'the parts are not the step'
+# ---- rates of ops: the work of a step is the same eager and replayed; the share of given ceilings ----------------------------
+"$bench" analyze replayed --format csv >replayed.csv || fail 'csv'
+work() { awk -F, '$1 == "op" { v[$4, $5] = $6; n[$4] } END { for (o in n) printf "%s %.6g %.6g\n", o, v[o, "flop_rate"] * v[o, "host_time"], v[o, "byte_rate"] * v[o, "host_time"] }' "$1" | sort; }
+diff <(work csv) <(work replayed.csv) >differ || fail "eager and replayed steps do other work: $(cat differ)"
+# Two layers of tiny: seven products and the head, batch 1, 32 tokens, 2 FLOPs for each weight: D 64, q 192, kv 128, I 176, V 272
+[[ $(work csv | sed -n 's/^linear_fwd \([^ ]*\) .*/\1/p') == $(awk 'BEGIN { printf "%.6g", 2 * 32 * (2 * (64 * (192 + 128) + 192 * 64 + 3 * 64 * 176) + 64 * 272) }') ]] ||
+    fail "work of linear_fwd: $(work csv | grep '^linear_fwd')"
+head=bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note
+ceilings() { printf '%s\n2,r,%s,0,ceiling/copy,copy_rate,B/s,higher,1e11,1,ok,\n%s' "$head" "$1" "$2" >ceilings.csv; }
+ceilings cpu-x $'2,r,cpu-x,0,ceiling/matmul,matmul_rate,FLOP/s,higher,1e11,1,ok,\n'
+expect 0 'of the ceiling: empty, because no ceilings are given' "$bench" analyze eager
+expect 0 'ceilings: copy 100 GB/s, matrix product 100 GFLOP/s (cpu-x)' "$bench" analyze eager --ceilings-run ceilings.csv
+expect 0 'of the ceiling |' "$bench" analyze eager --ceilings-run ceilings.csv --format markdown
+"$bench" analyze eager --format csv --ceilings-run ceilings.csv | awk -F, '$1 == "op" { v[$4, $5] = $6; n[$4] }
+    END { for (o in n) { f = v[o, "flop_rate"] / 1e11; b = v[o, "byte_rate"] / 1e11; s = v[o, "ceiling_share"]; w = f > b ? f : b
+        if (w > 0) { count++; d = s / w - 1; if (!(d < 1e-6 && d > -1e-6)) exit 1 } else if (s > 0) exit 1 } exit count < 10 }' || fail 'shares of the ceilings'
+ceilings cpu-x ''
+expect 2 'the run has no ceilings copy_rate and matmul_rate' "$bench" analyze eager --ceilings-run ceilings.csv
+ceilings cuda-x $'2,r,cuda-x,0,ceiling/matmul,matmul_rate,FLOP/s,higher,1e11,1,ok,\n'
+expect 2 'ceilings of cuda-x, but the traces are of a CPU' "$bench" analyze eager --ceilings-run ceilings.csv
+expect 2 'nowhere' "$bench" analyze eager --ceilings-run nowhere
 rm eager/traces/step4-5/rank2.json.gz
 expect 4 'rank 2 on ' "$bench" analyze eager
 grep -q 'no trace of step 4' log || fail 'the missing trace is not named'

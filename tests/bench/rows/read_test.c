@@ -98,8 +98,8 @@ static void rows_of_version_1_get_the_present_names(void **state)
 
 static void every_status_comes_back(void **state)
 {
-    static const char *const names[] = {"ok",     "throttled", "pass",  "unsupported", "truncated",
-                                        "failed", "timeout",   "wrong", "fail"};
+    static const char *const names[] = {"ok",        "throttled", "pass",    "unsupported", "profiled",
+                                        "truncated", "failed",    "timeout", "wrong",       "fail"};
     (void)state;
     for (int i = 0; i < PB_ROW_STATUSES; i++) {
         pb_row row = {"1", "r", "m", 0, "a/b", "backward_time", "s", "lower", 1, 5, (pb_row_status)i, ""};
