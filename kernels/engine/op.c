@@ -66,6 +66,7 @@ pb_status pb_impl_run(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const v
     if (ctx->debug & PB_DEBUG_TRACE) fprintf(stderr, "%s.%s.%s\n", op->name, ctx->be->name, impl->name);
     pb_range_push(PB_RANGE_op, op->name, PB_RANGE_NO_VALUE);
     const pb_status s = impl->run(ctx, args);
+    if (ctx->recording && ctx->be->noted) ctx->be->noted(ctx);
     pb_range_pop();
     PB_TRY(s);
     if (ctx->debug & PB_DEBUG_SYNC && !ctx->recording) return ctx->be->sync(ctx);
