@@ -164,6 +164,12 @@ pb_status pb_gpu_open(size_t limit)
     return PB_OK;
 }
 
+void pb_gpu_node(void *handle, const pb_range_stack *place)
+{
+    uint64_t node = 0;
+    if (on.open && api.cuptiGetGraphNodeId((CUgraphNode)handle, &node) == CUPTI_SUCCESS) pb_nodes_add(node, place);
+}
+
 /* ---- windows ------------------------------------------------------------------------------------- */
 
 /* Leaves out calls that enqueue no work, and those of the driver that repeat calls of the runtime. cuBLASLt launches its

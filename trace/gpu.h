@@ -7,7 +7,8 @@
  * Work of a replayed graph. All kernels of a replay share the host call that launched the graph, so the ranges around
  * that call do not name their op. While a graph is captured, CUPTI reports each node as it is created, in the thread that
  * captures: the ranges that are open then (pb_range_stack_now) are kept. When the graph is instantiated, CUPTI reports which
- * node is the copy of which, and a kernel's record names the copy. So graphs must be captured after pb_gpu_open(). */
+ * node is the copy of which, and a kernel's record names the copy. Graphs that were captured before pb_gpu_open() need
+ * pb_gpu_node() for each of their nodes, and must be instantiated once more (pb_graph_trace in kernels/engine/ctx.h). */
 #ifndef PB_TRACE_GPU_H
 #define PB_TRACE_GPU_H
 #include <stdbool.h>
@@ -48,10 +49,12 @@ typedef struct pb_gpu_window {
     size_t buffer_bytes;       /* host memory that the window's records took */
 } pb_gpu_window;
 
-/* Attaches CUPTI to this process, before contexts are opened. limit: bytes of records that a window may hold, rounded to
+/* Attaches CUPTI to this process; work before is not recorded. limit: bytes of records that a window may hold, rounded to
  * buffers of 4 MiB; 0: 256 MiB. Later calls have no effect. EUNSUPPORTED: the build has no CUPTI, its library is not
  * found, or another profiler is attached. ENOMEM. */
 pb_status pb_gpu_open(size_t limit);
+/* Node `handle` (a CUgraphNode) of a graph was captured inside the ranges `place`. */
+void pb_gpu_node(void *handle, const pb_range_stack *place);
 /* Begin and end of a window; call pb_gpu_end() after a host sync, so that all work of the window has ended. It only
  * collects buffers. EDEVICE: CUPTI failed. */
 pb_status pb_gpu_begin(void);

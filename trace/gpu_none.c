@@ -8,6 +8,7 @@ static pb_status none(void)
 }
 
 pb_status pb_gpu_open(size_t limit) { return (void)limit, none(); }
+void pb_gpu_node(void *handle, const pb_range_stack *place) { (void)handle, (void)place; }
 pb_status pb_gpu_begin(void) { return none(); }
 pb_status pb_gpu_end(void) { return none(); }
 pb_status pb_gpu_read(pb_gpu_window *out) { return *out = (pb_gpu_window){0}, PB_OK; }

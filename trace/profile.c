@@ -52,6 +52,9 @@ struct pb_profile {
     long length;             /* steps of the window */
     const char *name;        /* of the window that is open; NULL: none */
     pb_trigger trigger;
+    bool gpu_open;
+    pb_status (*attached)(void *self);
+    void *self;
     pb_trigger_request request; /* steps 0: none */
     char remark[512];
     double opening, closing; /* seconds of the training thread in the current window */
@@ -173,6 +176,25 @@ static void destroy(pb_profile *p)
     free(p);
 }
 
+/* Attaches CUPTI. Without it, the ranges of the host are still recorded. */
+static void attach(pb_profile *p)
+{
+    if (!p->o.gpu || p->gpu_open) return;
+    pb_status s = pb_gpu_open(p->o.gpu_limit);
+    keep_failure(p, s, pb_error());
+    p->o.gpu = p->gpu_open = s == PB_OK;
+    if (s != PB_OK || !p->attached) return;
+    s = p->attached(p->self);
+    keep_failure(p, s, pb_error());
+}
+
+void pb_profile_on_attach(pb_profile *p, pb_status (*attached)(void *self), void *self)
+{
+    if (!p) return;
+    p->attached = attached;
+    p->self = self;
+}
+
 pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const pb_profile_job *job, char *why,
                           pb_profile **out)
 {
@@ -184,11 +206,7 @@ pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const p
     p->job = *job;
     const pb_status s = prepare(p);
     if (s == PB_OK) snprintf(why, sizeof p->chosen.why, "%s", p->chosen.why);
-    if (s == PB_OK && p->o.gpu && p->chosen.count && p->chosen.rank[job->rank]) {
-        const pb_status gpu = pb_gpu_open(o->gpu_limit); /* without it, the ranges of the host are still recorded */
-        keep_failure(p, gpu, pb_error());
-        p->o.gpu = gpu == PB_OK;
-    }
+    if (s == PB_OK && p->chosen.count && p->chosen.rank[job->rank] && !o->trigger) attach(p);
     if (s != PB_OK || !p->chosen.count) destroy(p);
     else *out = p;
     return s;
@@ -277,6 +295,7 @@ static void open_window(pb_profile *p)
 {
     const double start = now_s(CLOCK_MONOTONIC);
     finish_writing(p);
+    attach(p);
     const pb_status s = pb_ring_start(&p->o.ring);
     keep_failure(p, s, pb_error());
     p->open = s == PB_OK;

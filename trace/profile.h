@@ -43,6 +43,10 @@ typedef struct pb_profile pb_profile;
  * 200 bytes, receives the line that says which ranks are profiled. EINVAL, EPATH, EIO, ENOMEM. */
 pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const pb_profile_job *job, char *why,
                           pb_profile **out);
+/* With a trigger file, CUPTI is attached when the first window opens. attached(self) is called then, in the thread that
+ * trains, so that the caller can pass on the nodes of the graphs that it has recorded (pb_gpu_node). If it fails, kernels of
+ * these graphs have no op, and pb_profile_close() returns the failure. p may be NULL. */
+void pb_profile_on_attach(pb_profile *p, pb_status (*attached)(void *self), void *self);
 /* Call them around every step, in the thread that trains; `number` is the step's number in the run. p may be NULL.
  * The GPU's work of a step must have ended when pb_profile_end_step() is called.
  * A trace that cannot be written does not end the run: pb_profile_close() returns the first failure. */

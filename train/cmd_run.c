@@ -6,6 +6,7 @@
 #include "os/interrupt.h"
 #include "os/where.h"
 #include "profiles/ranges.h"
+#include "trace/gpu.h"
 #include "train/job.h"
 #include "train/log.h"
 #include "train/profiling.h"
@@ -118,6 +119,13 @@ static void announce(const run *r, double launches, double replays)
     if (pb_profiling_expects(&r->profiling, launches, replays, nodes, line)) printf("%s\n", line);
 }
 
+/* The profiler was attached while training runs: it gets to know the graphs that were recorded before. */
+static pb_status show_graphs(void *self)
+{
+    run *r = self;
+    return pb_graphs_trace(&r->graphs, &r->j.ctx, pb_gpu_node);
+}
+
 static pb_status profiled_step(run *r, double lr, pb_step_result *x)
 {
     const long number = done(r) + 1;
@@ -214,6 +222,7 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
     if (s == PB_OK) s = pb_job_agree(&r.j, "the export folder", pb_export_open(&r.j, &r.export));
     if (s == PB_OK) s = pb_profiling_open(&r.j, &r.profiling);
+    pb_profile_on_attach(r.profiling.p, show_graphs, &r);
     /* The log is opened last: opening may truncate an existing log, so all other checks must have passed. */
     const char *log = pb_train_leads(o) ? o->log : NULL;
     if (s == PB_OK) s = pb_job_agree(&r.j, "the log", pb_log_open(log, o->resume ? done(&r) : -1, &r.log));

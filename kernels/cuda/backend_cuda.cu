@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/cuda_blas.h"
+#include "kernels/cuda/graph_notes.h"
 #include "kernels/engine/gpu_check.h"
 #include "profiles/ranges.h"
 
@@ -26,6 +27,7 @@ struct pb_graph {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     size_t nodes;
+    pb_graph_notes *notes;
 };
 
 static cuda_state *state_of(const pb_ctx *ctx) { return (cuda_state *)ctx->priv; }
@@ -394,6 +396,7 @@ static void cuda_graph_free(pb_graph *g)
 {
     if (g->exec) (void)cudaGraphExecDestroy(g->exec);
     if (g->graph) (void)cudaGraphDestroy(g->graph);
+    pb_graph_notes_free(g->notes);
     free(g);
 }
 
@@ -429,7 +432,10 @@ static pb_status cuda_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
     const uint64_t launches = ctx->counts.kernel_launches;
     pb_graph *g = (pb_graph *)calloc(1, sizeof *g);
     if (!g) return pb_fail(PB_ENOMEM, "cuda: no host memory for a graph");
+    g->notes = pb_graph_notes_new(); /* NULL: a profiler that is attached later does not know the ops */
+    ctx->recorder = g;
     pb_status s = capture(ctx, fn, self, &g->graph);
+    ctx->recorder = NULL;
     ctx->counts.kernel_launches = launches; /* the kernels were captured, not launched */
     if (s == PB_OK) s = make_ready(ctx, g);
     if (s == PB_OK) *out = g;
@@ -440,6 +446,36 @@ static pb_status cuda_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
 static pb_status cuda_replay(pb_ctx *ctx, pb_graph *g)
 {
     PB_CUDA_TRY(cudaGraphLaunch(g->exec, pb_cuda_stream(ctx)));
+    return PB_OK;
+}
+
+/* The nodes that came into the graph since the op before belong to the op that ends now, whichever stream they were
+ * captured on. A failure to find them is none of the recording. */
+static void cuda_noted(pb_ctx *ctx)
+{
+    pb_graph *g = (pb_graph *)ctx->recorder;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaGraph_t graph = NULL;
+    unsigned long long id;
+    if (!g || !g->notes) return;
+    if (cudaStreamGetCaptureInfo(pb_cuda_stream(ctx), &status, &id, &graph, NULL, NULL, NULL) == cudaSuccess &&
+        status == cudaStreamCaptureStatusActive)
+        pb_graph_notes_add(g->notes, graph);
+}
+
+static pb_status cuda_trace(pb_ctx *ctx, pb_graph *g, pb_graph_node_fn node)
+{
+    cudaGraphExec_t exec = NULL;
+    PB_TRY(cuda_sync(ctx)); /* the instance that is replaced may still run */
+    if (g->notes) pb_graph_notes_tell(g->notes, node);
+    PB_CUDA_TRY(cudaGraphInstantiate(&exec, g->graph, 0));
+    const cudaError_t e = cudaGraphUpload(exec, pb_cuda_stream(ctx));
+    if (e != cudaSuccess) {
+        (void)cudaGraphExecDestroy(exec);
+        return pb_cuda_failed(e, "cudaGraphUpload");
+    }
+    (void)cudaGraphExecDestroy(g->exec);
+    g->exec = exec;
     return PB_OK;
 }
 
@@ -464,6 +500,8 @@ extern "C" const pb_backend pb_backend_cuda = {
     .record = cuda_record,
     .replay = cuda_replay,
     .graph_nodes = cuda_graph_nodes,
+    .noted = cuda_noted,
+    .trace = cuda_trace,
     .graph_free = cuda_graph_free,
     .used = cuda_used,
     .facts = cuda_facts,

@@ -226,6 +226,12 @@ pb_status pb_replay(pb_ctx *ctx, void *graph)
 
 size_t pb_graph_nodes(pb_ctx *ctx, const pb_graph *graph) { return ctx->be->graph_nodes(graph); }
 
+pb_status pb_graph_trace(pb_ctx *ctx, pb_graph *graph, pb_graph_node_fn node)
+{
+    PB_TRY(not_recording(ctx, "attaching a profiler"));
+    return ctx->be->trace ? ctx->be->trace(ctx, graph, node) : PB_OK;
+}
+
 void pb_graph_free(pb_ctx *ctx, pb_graph *graph)
 {
     if (graph) ctx->be->graph_free(graph);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "os/status.h"
+#include "profiles/ranges.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -20,6 +21,9 @@ typedef struct pb_graph pb_graph; /* opaque; owned by the caller of pb_record; p
 
 /* Work that can be timed, recorded or traced: it enqueues on ctx's stream and returns. */
 typedef pb_status (*pb_fn)(pb_ctx *ctx, void *self);
+
+/* Tells a profiler that node `handle` (a cudaGraphNode_t) of a graph was recorded inside the ranges `place`. */
+typedef void (*pb_graph_node_fn)(void *handle, const pb_range_stack *place);
 
 /* Facts that a device reports about itself, recorded with every run; 0 or "" where a fact is not available. */
 typedef struct pb_device_facts {
@@ -57,6 +61,10 @@ typedef struct pb_backend {
     pb_status (*record)(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
     pb_status (*replay)(pb_ctx *ctx, pb_graph *graph);
     size_t (*graph_nodes)(const pb_graph *graph);
+    /* NULL: a replay opens the ranges of its calls itself, so a profiler needs no help. noted: called while recording,
+     * after each op, inside its range. trace: see pb_graph_trace. */
+    void (*noted)(pb_ctx *ctx);
+    pb_status (*trace)(pb_ctx *ctx, pb_graph *graph, pb_graph_node_fn node);
     void (*graph_free)(pb_graph *graph);
     pb_status (*used)(pb_ctx *ctx, size_t *bytes);        /* NULL: the backend does not count memory */
     pb_status (*facts)(int device, pb_device_facts *out); /* NULL: the backend describes no device; needs no context */
@@ -165,6 +173,10 @@ pb_status pb_device_check(pb_ctx *ctx);
 pb_status pb_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
 pb_status pb_replay(pb_ctx *ctx, void *graph); /* a pb_fn; `graph` is a pb_graph * */
 size_t pb_graph_nodes(pb_ctx *ctx, const pb_graph *graph);
+/* For a profiler that was attached after the recording: calls node() for each node whose ranges are known, and
+ * instantiates the graph once more, so that the profiler hears which node of the new instance is a copy of which. Waits
+ * for the device. On a failure the graph is as before. Does nothing on a CPU. */
+pb_status pb_graph_trace(pb_ctx *ctx, pb_graph *graph, pb_graph_node_fn node);
 void pb_graph_free(pb_ctx *ctx, pb_graph *graph); /* graph may be NULL */
 #ifdef __cplusplus
 }

@@ -70,6 +70,7 @@ pb_status pb_impl_run(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const v
         pb_range_work((int64_t)c.flops, (int64_t)c.bytes);
     }
     const pb_status s = impl->run(ctx, args);
+    if (ctx->recording && ctx->be->noted) ctx->be->noted(ctx);
     pb_range_pop();
     PB_TRY(s);
     if (ctx->debug & PB_DEBUG_SYNC && !ctx->recording) return ctx->be->sync(ctx);

@@ -80,6 +80,13 @@ pb_status pb_graphs_run(pb_graphs *g, pb_ctx *ctx, pb_trainer *t, pb_fn fn)
     return PB_OK;
 }
 
+pb_status pb_graphs_trace(pb_graphs *g, pb_ctx *ctx, pb_graph_node_fn node)
+{
+    for (int i = 0; i < g->n; i++)
+        if (g->shape[i].graph) PB_TRY(pb_graph_trace(ctx, g->shape[i].graph, node));
+    return PB_OK;
+}
+
 void pb_graphs_free(pb_graphs *g, pb_ctx *ctx)
 {
     for (int i = 0; i < g->n; i++) pb_graph_free(ctx, g->shape[i].graph);

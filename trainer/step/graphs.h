@@ -34,5 +34,7 @@ typedef struct pb_graphs {
  * replays it; later runs replay. If capture fails, no work has run, the status is that of pb_record and the message
  * names the shape; eager steps still work afterwards. */
 pb_status pb_graphs_run(pb_graphs *g, pb_ctx *ctx, pb_trainer *t, pb_fn fn);
+/* Calls pb_graph_trace() for every graph. */
+pb_status pb_graphs_trace(pb_graphs *g, pb_ctx *ctx, pb_graph_node_fn node);
 void pb_graphs_free(pb_graphs *g, pb_ctx *ctx); /* frees the graphs; the counters keep their values */
 #endif
