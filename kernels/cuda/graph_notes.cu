@@ -6,6 +6,7 @@
 typedef struct note {
     cudaGraphNode_t node; /* NULL: free */
     size_t place;
+    bool first; /* of its op's nodes: it has the op's work */
 } note;
 
 struct pb_graph_notes {
@@ -67,12 +68,15 @@ void pb_graph_notes_add(pb_graph_notes *n, cudaGraph_t graph)
     if (!room_for(&n->all, &n->all_room, count) || !room_for(&n->places, &n->places_room, n->nplaces + 1)) return;
     if (cudaGraphGetNodes(graph, n->all, &count) != cudaSuccess) return;
     n->places[n->nplaces] = pb_range_stack_now();
+    bool first = true;
     for (size_t i = 0; i < count; i++) {
         if (!room_for_node(n)) return;
         note *at = slot_of(n->table, n->room, n->all[i]);
         if (at->node) continue;
         at->node = n->all[i];
         at->place = n->nplaces;
+        at->first = first;
+        first = false;
         n->used++;
     }
     n->nplaces++;
@@ -80,6 +84,10 @@ void pb_graph_notes_add(pb_graph_notes *n, cudaGraph_t graph)
 
 void pb_graph_notes_tell(const pb_graph_notes *n, pb_graph_node_fn node)
 {
-    for (size_t i = 0; i < n->room; i++)
-        if (n->table[i].node) node(n->table[i].node, &n->places[n->table[i].place]);
+    for (size_t i = 0; i < n->room; i++) {
+        if (!n->table[i].node) continue;
+        pb_range_stack place = n->places[n->table[i].place];
+        if (!n->table[i].first && place.depth) place.at[place.depth - 1].flops = place.at[place.depth - 1].bytes = 0;
+        node(n->table[i].node, &place);
+    }
 }

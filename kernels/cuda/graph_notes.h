@@ -14,5 +14,6 @@ pb_graph_notes *pb_graph_notes_new(void); /* NULL: no memory */
 void pb_graph_notes_free(pb_graph_notes *n);
 /* Notes the ranges that are open for each node of the graph that is new. Without memory, nodes stay unknown. */
 void pb_graph_notes_add(pb_graph_notes *n, cudaGraph_t graph);
+/* Calls node() for each node. The first node of an op has the op's work (pb_range_work), so that it counts once. */
 void pb_graph_notes_tell(const pb_graph_notes *n, pb_graph_node_fn node);
 #endif
