@@ -13,15 +13,22 @@
 /* A slot of a ring. The fields are atomic because pb_ring_stop() may read a slot that its thread is overwriting; such a
  * slot is recognised by the thread's counter and left out. */
 typedef struct slot {
-    _Atomic(const char *) name;
+    _Alignas(64) _Atomic(const char *) name; /* one cache line: a record touches no second one */
     _Atomic int64_t begin, end, value, flops, bytes;
-    _Atomic int kind, depth;
+    _Atomic unsigned about;
 } slot;
+_Static_assert(sizeof(slot) == 64, "a slot is a cache line");
+
+/* What a range is, in one word: bits 0 to 7 its kind, 8 to 15 its depth, and whether its flops and bytes were written. The
+ * slots of ranges without work keep the flops and bytes of older ranges: writing zeros would cost time. */
+enum { HAS_WORK = 1 << 16 };
+static inline unsigned about_range(pb_range_kind kind, int depth) { return (unsigned)kind | (unsigned)depth << 8; }
+_Static_assert(PB_RANGE_KINDS <= 256 && PB_RING_DEPTH <= 256, "kind and depth fit into a byte each");
 
 typedef struct open_range {
     _Atomic(const char *) name;
     _Atomic int64_t begin, value, flops, bytes;
-    _Atomic int kind;
+    _Atomic unsigned about;
 } open_range;
 
 /* A ring belongs to one thread until that thread ends, and only this thread writes it. So a thread that saw a window
@@ -89,7 +96,7 @@ static ring_set *new_set(const pb_ring_options *o)
     set->threads = o->threads;
     set->records = o->records;
     set->rings = aligned_alloc(64, (size_t)o->threads * sizeof *set->rings);
-    set->slots = malloc((size_t)o->threads * o->records * sizeof *set->slots);
+    set->slots = aligned_alloc(64, (size_t)o->threads * o->records * sizeof *set->slots);
     if (!set->rings || !set->slots) {
         free(set->rings);
         free(set->slots);
@@ -172,9 +179,7 @@ void pb_ring_begin(pb_range_kind kind, const char *name, int64_t value)
         open_range *o = &r->open[depth];
         SET(o->name, name);
         SET(o->value, value);
-        SET(o->flops, 0);
-        SET(o->bytes, 0);
-        SET(o->kind, (int)kind);
+        SET(o->about, about_range(kind, depth));
         SET(o->begin, pb_ticks(GET(window.tsc)));
     } else SET(r->too_deep, GET(r->too_deep) + 1);
     atomic_store_explicit(&r->depth, depth + 1, memory_order_release);
@@ -186,8 +191,10 @@ void pb_ring_work(int64_t flops, int64_t bytes)
     if (!r || GET(r->generation) != atomic_load_explicit(&window.generation, memory_order_acquire)) return;
     const int depth = GET(r->depth) - 1;
     if (depth < 0 || depth >= PB_RING_DEPTH) return;
-    SET(r->open[depth].flops, flops);
-    SET(r->open[depth].bytes, bytes);
+    open_range *o = &r->open[depth];
+    SET(o->flops, flops);
+    SET(o->bytes, bytes);
+    SET(o->about, GET(o->about) | HAS_WORK);
 }
 
 void pb_ring_finish(void)
@@ -199,15 +206,17 @@ void pb_ring_finish(void)
     if (depth < PB_RING_DEPTH) {
         const size_t n = GET(r->written);
         const open_range *o = &r->open[depth];
+        const unsigned about = GET(o->about);
         slot *s = &r->slots[n & (mine_of->records - 1)];
         SET(s->end, pb_ticks(GET(window.tsc)));
         SET(s->name, GET(o->name));
         SET(s->begin, GET(o->begin));
         SET(s->value, GET(o->value));
-        SET(s->flops, GET(o->flops));
-        SET(s->bytes, GET(o->bytes));
-        SET(s->kind, GET(o->kind));
-        SET(s->depth, depth);
+        SET(s->about, about);
+        if (about & HAS_WORK) {
+            SET(s->flops, GET(o->flops));
+            SET(s->bytes, GET(o->bytes));
+        }
         atomic_store_explicit(&r->written, n + 1, memory_order_release);
     }
     atomic_store_explicit(&r->depth, depth, memory_order_release);
@@ -222,14 +231,15 @@ static size_t copy_ended(const ring *r, size_t room, size_t written, const pb_mo
     const size_t from = written > room ? written - room : 0;
     for (size_t i = from; i < written; i++) {
         const slot *s = &r->slots[i & (room - 1)];
+        const unsigned about = GET(s->about);
         out[i - from] = (pb_ring_record){.name = GET(s->name),
                                          .begin_ns = pb_ticks_to_real(GET(s->begin), &window.begin, end),
                                          .end_ns = pb_ticks_to_real(GET(s->end), &window.begin, end),
                                          .value = GET(s->value),
-                                         .flops = GET(s->flops),
-                                         .bytes = GET(s->bytes),
-                                         .kind = (pb_range_kind)GET(s->kind),
-                                         .depth = GET(s->depth),
+                                         .flops = about & HAS_WORK ? GET(s->flops) : 0,
+                                         .bytes = about & HAS_WORK ? GET(s->bytes) : 0,
+                                         .kind = (pb_range_kind)(about & 255),
+                                         .depth = (int)(about >> 8 & 255),
                                          .complete = true};
     }
     atomic_thread_fence(memory_order_acquire);
@@ -249,13 +259,14 @@ static size_t copy_open(const ring *r, const pb_moment *end, pb_ring_record *out
     if (depth > PB_RING_DEPTH) depth = PB_RING_DEPTH;
     for (int i = depth - 1; i >= 0; i--) {
         const open_range *o = &r->open[i];
+        const unsigned about = GET(o->about);
         out[n++] = (pb_ring_record){.name = GET(o->name),
                                     .begin_ns = pb_ticks_to_real(GET(o->begin), &window.begin, end),
                                     .end_ns = end->real_ns,
                                     .value = GET(o->value),
-                                    .flops = GET(o->flops),
-                                    .bytes = GET(o->bytes),
-                                    .kind = (pb_range_kind)GET(o->kind),
+                                    .flops = about & HAS_WORK ? GET(o->flops) : 0,
+                                    .bytes = about & HAS_WORK ? GET(o->bytes) : 0,
+                                    .kind = (pb_range_kind)(about & 255),
                                     .depth = i};
     }
     return n;

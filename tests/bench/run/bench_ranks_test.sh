@@ -39,7 +39,8 @@ for n in 1 2 3; do
     want "c$n" 20 ",0,comm/[a-z_]+\?bytes=(96|3072)&dtype=(f32|bf16)&ranks=$n,wrong_count,1,none,0,0,ok,"
     want "c$n" 20 ",time,s,lower,[0-9.e-]+,2,ok,"
     want "c$n" 20 ",algorithm_bandwidth,B/s,higher,[0-9.e+]+,2,ok,"
-    [[ $(wc -l <"c$n/results.csv") -eq 81 ]] || fail "c$n: more than one rank writes rows"
+    want "c$n" 10 ",bf16_over_f32,1,lower,[0-9.e-]+,0,ok,"
+    [[ $(wc -l <"c$n/results.csv") -eq 91 ]] || fail "c$n: more than one rank writes rows"
     [[ $(wc -l <"c$n/samples.csv") -eq $((n == 1 ? 81 : 121)) ]] || fail "c$n: $(wc -l <"c$n/samples.csv") samples"
 done
 want c1 20 ',bus_bandwidth,B/s,higher,,0,unsupported,one rank: nothing passes a bus between ranks'
