@@ -8,7 +8,8 @@ import statistics
 COLUMNS = ("commit", "device", "machine", "kind", "name", "round", "part", "exit_code", "verdict", "change",
            "detectable", "pairs", "seconds", "rows")
 TIMES = ("kernel_time", "backward_time", "step_time")
-COUNTERS = ("kernel_launches", "graph_nodes", "host_syncs", "allocations", "held_peak", "formula_flops")
+COUNTERS = ("kernel_launches", "graph_nodes", "host_syncs", "algorithm_searches", "allocations", "held_peak",
+            "formula_flops")
 INSTRUCTIONS = ("instructions",)
 LINE = re.compile(r"^(\S.*?) {2,}(\w+) {2,}.*?\s\d+/\d+\s+([A-Z]+)\b(.*)$")
 

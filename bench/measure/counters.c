@@ -83,6 +83,7 @@ pb_status pb_emit_counters(pb_emitter *e, const pb_case *c, const pb_ctx *ctx, c
     if (!t->n) return PB_OK;
     PB_TRY(emit_count(e, c, "kernel_launches", t->kernel_launches));
     PB_TRY(emit_count(e, c, "host_syncs", t->host_syncs));
+    if (ctx->id != PB_CPU) PB_TRY(emit_count(e, c, "algorithm_searches", t->searches));
     if (t->nodes) PB_TRY(emit_count(e, c, "graph_nodes", (double)t->nodes));
     PB_TRY(emit_count(e, c, "allocations", (double)t->allocations));
     PB_TRY(emit_count(e, c, "held_peak", (double)ctx->held_peak));

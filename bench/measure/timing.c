@@ -55,6 +55,7 @@ static pb_status enqueue_sample(pb_ctx *ctx, pb_fn fn, void *self, const pb_meas
     t->host[t->n + i] = pb_clock_seconds() - start;
     t->kernel_launches += (double)(ctx->counts.kernel_launches - before.kernel_launches);
     t->host_syncs += (double)(ctx->counts.host_syncs - before.host_syncs);
+    t->searches += (double)(ctx->counts.searches - before.searches);
     if (ctx->counts.allocs - before.allocs > t->allocations) t->allocations = ctx->counts.allocs - before.allocs;
     return PB_OK;
 }
@@ -196,6 +197,7 @@ pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o
         t.host_median = pb_median_of(t.host, t.n);
         t.kernel_launches /= t.n;
         t.host_syncs /= t.n;
+        t.searches /= t.n;
         if (opts->call_hook) t.slowed = opts->call_hook->added(t.seconds, t.own, t.n);
     }
     *out = t;

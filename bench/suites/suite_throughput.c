@@ -87,11 +87,12 @@ static pb_measure_opts usual(const pb_ctx *ctx, const pb_suite_env *env)
 /* The delay to inject, as a fraction of a phase's time; 0: none. */
 static double injected(const pb_suite_env *env) { return env->slowdown ? env->slowdown->share : 0; }
 
-/* Adds what one step counted to *out: launches and host syncs as sums, allocations as the most of a step. */
+/* Adds what one step counted to *out: launches, host syncs and searches as sums, allocations as the most of a step. */
 static void count_step(const pb_counts *before, const pb_counts *after, pb_timing *out)
 {
     out->kernel_launches += (double)(after->kernel_launches - before->kernel_launches);
     out->host_syncs += (double)(after->host_syncs - before->host_syncs);
+    out->searches += (double)(after->searches - before->searches);
     if (after->allocs - before->allocs > out->allocations) out->allocations = after->allocs - before->allocs;
 }
 
@@ -144,6 +145,7 @@ static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_suite_env *en
     out->host_median = pb_median_of(out->host, n);
     out->kernel_launches /= n;
     out->host_syncs /= n;
+    out->searches /= n;
     return PB_OK;
 }
 

@@ -201,6 +201,7 @@ static pb_status product(pb_ctx *ctx, const pb_gemm *g, const void *bias, const 
     PB_TRY(describe(&key, bias, &k));
     if (!s->used) {
         s->key = key;
+        ctx->counts.searches++;
         PB_TRY(choose(blas, &k, s));
         s->used = 1;
     }

@@ -77,6 +77,7 @@ typedef struct pb_counts {
     uint64_t kernel_launches; /* kernels and graph replays (each counts as one) that the host enqueued; CPU: op calls */
     uint64_t host_syncs;      /* calls that return only after the work enqueued before them has finished */
     uint64_t allocs;          /* calls of pb_alloc */
+    uint64_t searches;        /* times that a vendor's library was asked for the algorithm of a product; CPU: none */
 } pb_counts;
 
 /* Counts per name how often a kernel is launched. On a GPU the name is the one given to pb_cuda_launched(), counted

@@ -71,6 +71,7 @@ static void samples_come_in_order_after_the_warm_up(void **state)
     CHECK_NEAR(t.median, 3, 0);
     CHECK_NEAR(t.kernel_launches, SCRIPTED_LAUNCHES, 0);
     CHECK_NEAR(t.host_syncs, SCRIPTED_WAITS, 0); /* host syncs of the work itself, not of the measurement */
+    CHECK_NEAR(t.searches, SCRIPTED_SEARCHES, 0);
     assert_int_equal(t.nodes, 0);
     CHECK_NEAR(t.record_seconds, 0, 0);
     assert_int_equal(s.count[STEP_MARK], 10);

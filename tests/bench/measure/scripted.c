@@ -67,6 +67,7 @@ static pb_status work(pb_ctx *ctx, void *self)
     if (ctx->recording) return s->cannot_record ? pb_fail(PB_EUNSUPPORTED, "a host wait") : PB_OK;
     ctx->counts.kernel_launches += SCRIPTED_LAUNCHES;
     ctx->counts.host_syncs += SCRIPTED_WAITS;
+    ctx->counts.searches += SCRIPTED_SEARCHES;
     run(s, 1);
     return reach(s, STEP_WORK);
 }

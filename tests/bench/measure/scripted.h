@@ -25,7 +25,7 @@ typedef enum scripted_step {
     NSTEPS
 } scripted_step;
 
-enum { SCRIPTED_SLOTS = 64, SCRIPTED_LAUNCHES = 3, SCRIPTED_WAITS = 1, SCRIPTED_NODES = 7 };
+enum { SCRIPTED_SLOTS = 64, SCRIPTED_LAUNCHES = 3, SCRIPTED_WAITS = 1, SCRIPTED_SEARCHES = 2, SCRIPTED_NODES = 7 };
 
 typedef struct scripted {
     const double *script; /* seconds of the i-th call of the work, warm-up calls first; a replay takes half of that */
