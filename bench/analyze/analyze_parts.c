@@ -209,7 +209,10 @@ static void csv_of_op(const pb_analyze_output *o, const mean_part *m)
     const double share = pb_ceilings_share(o->ceilings, m->flops, m->bytes, cost(m));
     pb_analyze_csv(o, "op", -1, 0, m->name, "calls", m->calls, "1");
     pb_analyze_csv(o, "op", -1, 0, m->name, "host_time", m->seconds, "s");
-    if (m->gpu_calls > 0) pb_analyze_csv(o, "op", -1, 0, m->name, "gpu_time", m->gpu, "s");
+    if (m->gpu_calls > 0) {
+        pb_analyze_csv(o, "op", -1, 0, m->name, "kernels", m->gpu_calls, "1");
+        pb_analyze_csv(o, "op", -1, 0, m->name, "gpu_time", m->gpu, "s");
+    }
     if (!(cost(m) > 0)) return;
     if (m->flops > 0) pb_analyze_csv(o, "op", -1, 0, m->name, "flop_rate", m->flops / cost(m), "FLOP/s");
     if (m->bytes > 0) pb_analyze_csv(o, "op", -1, 0, m->name, "byte_rate", m->bytes / cost(m), "B/s");
