@@ -1,4 +1,5 @@
 /* analyze_parts.c - the tables of phases and ops of a profiled job, and their cells. */
+#include <csv.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,10 @@ void pb_analyze_csv(const pb_analyze_output *o, const char *part, int rank, long
     fprintf(o->f, "%s,", part);
     if (rank >= 0) fprintf(o->f, "%d,%ld", rank, step);
     else fputc(',', o->f);
-    fprintf(o->f, ",%s,%s,%.9g,%s\n", name, metric, v, unit);
+    fputc(',', o->f);
+    if (strpbrk(name, ",\"\n")) (void)csv_fwrite(o->f, name, strlen(name)); /* names of kernels have commas */
+    else fputs(name, o->f);
+    fprintf(o->f, ",%s,%.9g,%s\n", metric, v, unit);
 }
 
 void pb_time_cell(char out[PB_SHEET_CELL], double seconds)

@@ -16,6 +16,8 @@ for file in "$source"/tests/trace/records/*.records.gz; do
     [[ $steps -gt 0 && $steps -eq $(zcat "$file" | grep -c '^range step ') ]] || fail "$name: $steps steps"
     zcat "$name"/traces/*/rank0.json.gz | sed -n 's/.*"cat":"kernel".*"ts":\([0-9.]*\),.*/\1/p' >begins
     [[ $(wc -l <begins) -eq $kernels ]] && sort -nc begins || fail "$name: kernels are not in the order of their begins"
+    ! zcat "$name"/traces/*/rank0.json.gz | grep '"cat":"cuda_sync"' | grep -qv '"stream":-1[,}]' ||
+        fail "$name: a wait has a stream, so that other tools count it as work of the GPU"
     [[ $unjoined == 0 && $unplaced == 0 && $dropped == 0 ]] || fail "$name: $(cat line)"
     [[ $name != *graph* || $replayed -ge $kernels ]] || fail "$name: only $replayed events of replayed graphs"
     [[ $name != *eager* || $replayed == 0 ]] || fail "$name: $replayed events of replayed graphs"
