@@ -242,9 +242,11 @@ static void put_event(writer *w, const pb_gpu_event *e)
         pb_gzip_put(w->g, "}}", 2);
         break;
     case PB_GPU_SYNC: {
-        const long stream = e->stream == UINT32_MAX ? -1 : (long)e->stream;
-        begin_event(w, "cuda_sync", e->name, (long)e->device, stream, e);
-        pb_gzip_print(w->g, ",\"stream\":%ld}}", stream);
+        const bool of_stream = e->stream != UINT32_MAX;
+        begin_event(w, "cuda_sync", e->name, (long)e->device, of_stream ? (long)e->stream + 1000000L * LANES : -1, e);
+        pb_gzip_print(w->g, ",\"stream\":-1"); /* no work: with a stream, analyses count it as busy time */
+        if (of_stream) pb_gzip_print(w->g, ",\"of stream\":%" PRIu32, e->stream);
+        pb_gzip_put(w->g, "}}", 2);
         break;
     }
     case PB_GPU_OVERHEAD:

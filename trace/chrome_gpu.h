@@ -5,7 +5,8 @@
  * tid: the stream), cuda_runtime and cuda_driver (pid and tid of the host thread; one event per correlation), cuda_sync,
  * overhead, and arrows (ac2g) from a host call to its kernel. Work on one stream that overlaps, as with programmatic
  * dependent launch, goes to further lanes (tid = stream + 1000000 lane), because viewers drop events that overlap on
- * one tid.
+ * one tid. A wait for a stream (cuda_sync) is on the lane after these; its args.stream is -1, because
+ * HolisticTraceAnalysis counts events with a stream as work of the GPU, and args["of stream"] is the stream.
  *
  * args.op and args.phase of work on the GPU name the range in which it was enqueued: that of the host call, or, for a
  * replayed graph, that of the capture (gpu.h). args.op_flops and args.op_bytes of a replayed graph's kernel are the least

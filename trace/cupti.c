@@ -356,12 +356,6 @@ static pb_status add(pb_gpu_window *w, size_t *room, const pb_gpu_event *e)
     return PB_OK;
 }
 
-static int by_begin(const void *x, const void *y)
-{
-    const pb_gpu_event *a = x, *b = y;
-    return a->begin_ns < b->begin_ns ? -1 : a->begin_ns > b->begin_ns;
-}
-
 pb_status pb_gpu_read(pb_gpu_window *out)
 {
     pb_gpu_window w = {.dropped = on.dropped + on.refused};
@@ -372,23 +366,10 @@ pb_status pb_gpu_read(pb_gpu_window *out)
         w.buffer_bytes += on.full[i].valid;
         while (s == PB_OK && api.cuptiActivityGetNextRecord(on.full[i].bytes, on.full[i].valid, &r) == CUPTI_SUCCESS) {
             pb_gpu_event e;
-            if (!from_record(r, &e)) continue;
-            if (e.node) {
-                e.place = pb_nodes_find(e.node);
-                w.replayed++;
-                w.unplaced += !e.place;
-            }
-            s = add(&w, &room, &e);
+            if (from_record(r, &e)) s = add(&w, &room, &e);
         }
     }
-    if (w.n) qsort(w.events, w.n, sizeof *w.events, by_begin);
     if (s != PB_OK) pb_gpu_free(&w);
     *out = w;
     return s;
-}
-
-void pb_gpu_free(pb_gpu_window *w)
-{
-    free(w->events);
-    *w = (pb_gpu_window){0};
 }

@@ -42,7 +42,7 @@ typedef struct pb_gpu_event {
 } pb_gpu_event;
 
 typedef struct pb_gpu_window {
-    pb_gpu_event *events; /* [n], by begin */
+    pb_gpu_event *events; /* [n], by begin; before pb_gpu_place(), in CUPTI's order and without places */
     size_t n;
     size_t dropped;            /* records that CUPTI or the memory limit lost */
     size_t replayed, unplaced; /* kernels, copies and sets of replayed graphs; those whose ranges are not known */
@@ -61,5 +61,7 @@ pb_status pb_gpu_begin(void);
 pb_status pb_gpu_end(void);
 /* Reads the buffers of the window that ended last; in another thread, before the next pb_gpu_begin(). ENOMEM. */
 pb_status pb_gpu_read(pb_gpu_window *out);
+/* Sorts the events by their begins, finds the places of the work of replayed graphs, and counts `replayed` and `unplaced`. */
+void pb_gpu_place(pb_gpu_window *w);
 void pb_gpu_free(pb_gpu_window *w); /* {0} is allowed */
 #endif

@@ -12,4 +12,3 @@ void pb_gpu_node(void *handle, const pb_range_stack *place) { (void)handle, (voi
 pb_status pb_gpu_begin(void) { return none(); }
 pb_status pb_gpu_end(void) { return none(); }
 pb_status pb_gpu_read(pb_gpu_window *out) { return *out = (pb_gpu_window){0}, PB_OK; }
-void pb_gpu_free(pb_gpu_window *w) { (void)w; }

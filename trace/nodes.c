@@ -7,8 +7,8 @@
 #include <string.h>
 
 typedef struct known {
-    uint64_t id; /* 0: free */
-    const pb_range_stack *place;
+    pb_node_note note; /* id 0: free */
+    uint64_t order;    /* 1: noted first */
 } known;
 
 typedef struct kept_place {
@@ -19,6 +19,7 @@ typedef struct kept_place {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static known *table; /* [room], at most half full */
 static size_t room, used;
+static uint64_t noted;
 static kept_place *places;
 
 static bool same_place(const pb_range_stack *a, const pb_range_stack *b)
@@ -47,7 +48,7 @@ static const pb_range_stack *keep(const pb_range_stack *place)
 static known *slot_of(known *in, size_t n, uint64_t id)
 {
     size_t at = (size_t)(id * 0x9e3779b97f4a7c15ull >> 20) & (n - 1);
-    while (in[at].id && in[at].id != id) at = (at + 1) & (n - 1);
+    while (in[at].note.id && in[at].note.id != id) at = (at + 1) & (n - 1);
     return &in[at];
 }
 
@@ -58,34 +59,35 @@ static bool make_room(void)
     known *bigger = calloc(more, sizeof *bigger);
     if (!bigger) return false;
     for (size_t i = 0; i < room; i++)
-        if (table[i].id) *slot_of(bigger, more, table[i].id) = table[i];
+        if (table[i].note.id) *slot_of(bigger, more, table[i].note.id) = table[i];
     free(table);
     table = bigger;
     room = more;
     return true;
 }
 
-static void put(uint64_t id, const pb_range_stack *place)
+static void put(uint64_t id, uint64_t original, const pb_range_stack *place)
 {
     if (!id || !place || !make_room()) return;
     known *k = slot_of(table, room, id);
-    used += !k->id;
-    *k = (known){id, place};
+    used += !k->note.id;
+    const bool again = k->note.id && k->note.original == original && k->note.place == place;
+    *k = (known){{id, original, place}, again ? k->order : ++noted};
 }
 
-static const pb_range_stack *get(uint64_t id) { return id && room ? slot_of(table, room, id)->place : NULL; }
+static const pb_range_stack *get(uint64_t id) { return id && room ? slot_of(table, room, id)->note.place : NULL; }
 
 void pb_nodes_add(uint64_t id, const pb_range_stack *place)
 {
     (void)pthread_mutex_lock(&lock);
-    put(id, keep(place));
+    put(id, 0, keep(place));
     (void)pthread_mutex_unlock(&lock);
 }
 
 void pb_nodes_copy(uint64_t copy, uint64_t original)
 {
     (void)pthread_mutex_lock(&lock);
-    put(copy, get(original));
+    put(copy, original, get(original));
     (void)pthread_mutex_unlock(&lock);
 }
 
@@ -95,4 +97,31 @@ const pb_range_stack *pb_nodes_find(uint64_t id)
     const pb_range_stack *p = get(id);
     (void)pthread_mutex_unlock(&lock);
     return p;
+}
+
+static int by_order(const void *x, const void *y)
+{
+    const known *a = x, *b = y;
+    return a->order < b->order ? -1 : a->order > b->order;
+}
+
+pb_status pb_nodes_list(pb_node_note **out, size_t *n)
+{
+    *n = 0;
+    (void)pthread_mutex_lock(&lock);
+    *out = malloc((used + 1) * sizeof **out);
+    known *all = malloc((used + 1) * sizeof *all);
+    if (*out && all) {
+        for (size_t i = 0; i < room; i++)
+            if (table[i].note.id) all[(*n)++] = table[i];
+        qsort(all, *n, sizeof *all, by_order);
+        for (size_t i = 0; i < *n; i++) (*out)[i] = all[i].note;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    const bool failed = !*out || !all;
+    free(all);
+    if (!failed) return PB_OK;
+    free(*out);
+    *out = NULL;
+    return pb_fail(PB_ENOMEM, "profile: no memory to list the nodes of graphs");
 }

@@ -17,6 +17,7 @@
 #include "trace/choose.h"
 #include "trace/chrome.h"
 #include "trace/trigger.h"
+#include "trace/window.h"
 
 /* A window that has ended, and the thread that writes it. */
 typedef struct writing {
@@ -25,10 +26,10 @@ typedef struct writing {
     const pb_disk *disk;
     pb_ring_window window;
     bool gpu; /* the window has records of a GPU */
-    size_t gpu_dropped, gpu_bytes, replayed, unplaced;
+    pb_window_gpu of_gpu;
     pb_trace_about about;
     pb_chosen ranks; /* of a window on demand */
-    char path[PATH_MAX];
+    char path[PATH_MAX], records[PATH_MAX];
     pb_trace_size size;
     double seconds; /* CPU seconds of the thread */
     pb_status status;
@@ -42,15 +43,15 @@ struct pb_profile {
     pb_profile_steps steps;
     pb_chosen chosen;
     pb_topology alone; /* of a job without a topology */
-    char out[PATH_MAX - 100], topology[64];
-    long step;               /* steps of this process that have begun */
-    pb_profile_phase phase;  /* of the step that runs, or ran last */
-    bool open, ends;         /* a window is open; it ends with this step */
-    bool counting;           /* the ranges of this step are counted, because the next one begins to record */
-    uint64_t ranges;         /* of the step that was counted last */
-    int64_t first, number;   /* of the window's steps; number of the current step */
-    long length;             /* steps of the window */
-    const char *name;        /* of the window that is open; NULL: none */
+    char out[PATH_MAX - 110], topology[64];
+    long step;              /* steps of this process that have begun */
+    pb_profile_phase phase; /* of the step that runs, or ran last */
+    bool open, ends;        /* a window is open; it ends with this step */
+    bool counting;          /* the ranges of this step are counted, because the next one begins to record */
+    uint64_t ranges;        /* of the step that was counted last */
+    int64_t first, number;  /* of the window's steps; number of the current step */
+    long length;            /* steps of the window */
+    const char *name;       /* of the window that is open; NULL: none */
     pb_trigger trigger;
     bool gpu_open;
     pb_status (*attached)(void *self);
@@ -135,13 +136,14 @@ static pb_status write_manifest(const pb_profile *p)
 
 static pb_status make_folders(pb_profile *p)
 {
+    static const char *const folders[] = {"traces", "ranks", "records"};
     char path[PATH_MAX];
     PB_TRY(make_folder(p->disk, p->out));
     if (p->job.rank == 0) PB_TRY(need_new_folder(p->out));
-    snprintf(path, sizeof path, "%s/traces", p->out);
-    PB_TRY(make_folder(p->disk, path));
-    snprintf(path, sizeof path, "%s/ranks", p->out);
-    PB_TRY(make_folder(p->disk, path));
+    for (int i = 0; i < 2 + p->o.records; i++) {
+        snprintf(path, sizeof path, "%s/%s", p->out, folders[i]);
+        PB_TRY(make_folder(p->disk, path));
+    }
     return p->job.rank == 0 ? write_manifest(p) : PB_OK;
 }
 
@@ -218,14 +220,8 @@ static void *write_window(void *self)
 {
     writing *w = self;
     const double start = now_s(CLOCK_THREAD_CPUTIME_ID);
-    pb_gpu_window gpu = {0};
-    w->status = w->gpu ? pb_gpu_read(&gpu) : PB_OK;
-    if (w->status == PB_OK) w->status = pb_trace_write(w->disk, w->path, &w->about, &w->window, &gpu, &w->size);
-    w->gpu_dropped = gpu.dropped;
-    w->gpu_bytes = gpu.buffer_bytes;
-    w->replayed = gpu.replayed;
-    w->unplaced = gpu.unplaced;
-    pb_gpu_free(&gpu);
+    const pb_window_files files = {.trace = w->path, .records = *w->records ? w->records : NULL, .gpu = w->gpu};
+    w->status = pb_window_write(w->disk, &files, &w->about, &w->window, &w->of_gpu, &w->size);
     if (w->status != PB_OK) snprintf(w->why, sizeof w->why, "%s", pb_error());
     w->seconds = now_s(CLOCK_THREAD_CPUTIME_ID) - start;
     return NULL;
@@ -250,9 +246,9 @@ static void finish_writing(pb_profile *p)
             (json_int_t)w->window.dropped, "omitted", (json_int_t)w->size.omitted, "json_bytes",
             (json_int_t)w->size.json, "file_bytes", (json_int_t)w->size.file, "opening_s", p->opening, "closing_s",
             p->closing, "writer_cpu_s", w->seconds, "clock_stepped_ns", w->window.stepped_ns, "gpu", "kernels",
-            (json_int_t)w->size.kernels, "unjoined", (json_int_t)w->size.unjoined, "replayed", (json_int_t)w->replayed,
-            "unplaced", (json_int_t)w->unplaced, "dropped", (json_int_t)w->gpu_dropped, "record_bytes",
-            (json_int_t)w->gpu_bytes));
+            (json_int_t)w->size.kernels, "unjoined", (json_int_t)w->size.unjoined, "replayed",
+            (json_int_t)w->of_gpu.replayed, "unplaced", (json_int_t)w->of_gpu.unplaced, "dropped",
+            (json_int_t)w->of_gpu.dropped, "record_bytes", (json_int_t)w->of_gpu.buffer_bytes));
     pb_ring_free(&w->window);
     pb_chosen_free(&w->ranks);
 }
@@ -260,7 +256,7 @@ static void finish_writing(pb_profile *p)
 static void begin_writing(pb_profile *p, bool truncated)
 {
     writing *w = &p->w;
-    char folder[PATH_MAX - 32];
+    char window[64], folder[PATH_MAX - 32];
     w->disk = p->disk;
     w->ranks = p->request.ranks;
     p->request.ranks = (pb_chosen){0};
@@ -278,9 +274,13 @@ static void begin_writing(pb_profile *p, bool truncated)
                                 .expected = w->ranks.rank,
                                 .limit = p->o.limit};
     w->size = (pb_trace_size){0};
-    snprintf(folder, sizeof folder, "%s/traces/%s%" PRId64 "-%" PRId64, p->out, p->o.unit ? p->o.unit : "step",
-             p->first, p->first + p->length - 1);
+    snprintf(window, sizeof window, "%.20s%" PRId64 "-%" PRId64, p->o.unit ? p->o.unit : "step", p->first,
+             p->first + p->length - 1);
+    snprintf(folder, sizeof folder, "%s/traces/%s", p->out, window);
     snprintf(w->path, sizeof w->path, "%s/rank%d.json.gz", folder, p->job.rank);
+    *w->records = 0;
+    if (p->o.records)
+        snprintf(w->records, sizeof w->records, "%s/records/%s-rank%d.records.gz", p->out, window, p->job.rank);
     const pb_status s = make_folder(p->disk, folder);
     keep_failure(p, s, pb_error());
     const int error = s == PB_OK ? pthread_create(&w->thread, NULL, write_window, w) : 0;
@@ -332,7 +332,6 @@ static pb_profile_phase phase_at(const pb_profile *p, long step)
     bool first, last;
     return pb_profile_phase_of(&p->steps, step, &first, &last);
 }
-
 
 /* ---- windows on demand --------------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
  *     traces/stepA-B/rankN.json.gz    chrome.h; A and B are the numbers of the first and last step, N that of the rank.
  *                                     A program whose windows are not steps names another unit than step
  *     ranks/rankN.json                when the rank ends: its windows, and what profiling cost it
+ *     records/stepA-B-rankN.records.gz   if wanted: records.h
  * OUT is a new or empty folder, so that traces of two runs are never mixed. */
 #ifndef PB_TRACE_PROFILE_H
 #define PB_TRACE_PROFILE_H
@@ -24,6 +25,7 @@ typedef struct pb_profile_options {
     const char *trigger;       /* a file that opens windows of ACTIVE steps (trigger.h), in place of SKIP to REPEAT; NULL: none */
     size_t limit;              /* most bytes of JSON of a trace, before compression; 0: 1 GiB */
     bool gpu;                  /* also records what the GPU does (gpu.h) */
+    bool records;              /* also keeps the records as they were before they were joined, for tests (records.h) */
     size_t gpu_limit;          /* bytes of records of a GPU in a window; 0: 256 MiB */
     pb_ring_options ring;
 } pb_profile_options;

@@ -36,12 +36,14 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
                                 .version = pb_train_version(),
                                 .backend = pb_backend_name(j->device),
                                 .device = p->device};
+    const char *records = getenv("PB_PROFILE_RECORDS");
     const pb_profile_options o = {.ranks = ranks,
                                   .steps = j->o->profile_steps,
                                   .out = j->o->profile_out,
                                   .trigger = j->o->profile_on_demand,
                                   .limit = (size_t)j->o->profile_limit << 20,
-                                  .gpu = j->device != PB_CPU};
+                                  .gpu = j->device != PB_CPU,
+                                  .records = records && *records};
     return pb_profile_open(&pb_disk_posix, &o, &job, why, &p->p);
 }
 

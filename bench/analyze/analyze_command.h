@@ -14,6 +14,7 @@ typedef enum pb_analyze_format { PB_ANALYZE_TEXT, PB_ANALYZE_MARKDOWN, PB_ANALYZ
  *     per phase: the ranks' times without communication, and the rank that takes longest
  *     per op: calls and host time, kernels and GPU time per step, mean over the ranks; FLOP/s and B/s of the least work of
  *     its calls over the time of its kernels (on a CPU: of its calls), and their share of the ceilings
+ *     per kernel and kind of copy of the first trace: calls, time, bandwidth; gpu_work.h
  * breakdown.h defines the figures. against: another such folder; then the phases and ops follow once more, with the
  * change from `against` to `folder`, largest first. NULL: none. ceilings: a run with the machine's ceilings; NULL: none,
  * and the share is empty.

@@ -25,8 +25,10 @@ void pb_time_cell(char out[PB_SHEET_CELL], double seconds);
 void pb_share_cell(char out[PB_SHEET_CELL], double part, double whole);
 bool pb_analyzed_has_gpu(const pb_analyzed *j);
 
-/* The tables of phases, of ops, and of the ops' changes from `before` to `now`. ENOMEM. */
+/* The tables of phases, of ops, of the kernels of the first trace, and of the ops' changes from `before` to `now`. CSV has
+ * the kernels of all traces. ENOMEM. */
 pb_status pb_analyze_phases(const pb_analyzed *j, const pb_analyze_output *o);
 pb_status pb_analyze_ops(const pb_analyzed *j, const pb_analyze_output *o);
+pb_status pb_analyze_kernels(const pb_analyzed *j, const pb_analyze_output *o);
 pb_status pb_analyze_change(const pb_analyzed *now, const pb_analyzed *before, const pb_analyze_output *o);
 #endif

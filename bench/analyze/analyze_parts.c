@@ -1,4 +1,5 @@
 /* analyze_parts.c - the tables of phases and ops of a profiled job, and their cells. */
+#include <csv.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,10 @@ void pb_analyze_csv(const pb_analyze_output *o, const char *part, int rank, long
     fprintf(o->f, "%s,", part);
     if (rank >= 0) fprintf(o->f, "%d,%ld", rank, step);
     else fputc(',', o->f);
-    fprintf(o->f, ",%s,%s,%.9g,%s\n", name, metric, v, unit);
+    fputc(',', o->f);
+    if (strpbrk(name, ",\"\n")) (void)csv_fwrite(o->f, name, strlen(name)); /* names of kernels have commas */
+    else fputs(name, o->f);
+    fprintf(o->f, ",%s,%.9g,%s\n", metric, v, unit);
 }
 
 void pb_time_cell(char out[PB_SHEET_CELL], double seconds)
@@ -209,7 +213,10 @@ static void csv_of_op(const pb_analyze_output *o, const mean_part *m)
     const double share = pb_ceilings_share(o->ceilings, m->flops, m->bytes, cost(m));
     pb_analyze_csv(o, "op", -1, 0, m->name, "calls", m->calls, "1");
     pb_analyze_csv(o, "op", -1, 0, m->name, "host_time", m->seconds, "s");
-    if (m->gpu_calls > 0) pb_analyze_csv(o, "op", -1, 0, m->name, "gpu_time", m->gpu, "s");
+    if (m->gpu_calls > 0) {
+        pb_analyze_csv(o, "op", -1, 0, m->name, "kernels", m->gpu_calls, "1");
+        pb_analyze_csv(o, "op", -1, 0, m->name, "gpu_time", m->gpu, "s");
+    }
     if (!(cost(m) > 0)) return;
     if (m->flops > 0) pb_analyze_csv(o, "op", -1, 0, m->name, "flop_rate", m->flops / cost(m), "FLOP/s");
     if (m->bytes > 0) pb_analyze_csv(o, "op", -1, 0, m->name, "byte_rate", m->bytes / cost(m), "B/s");

@@ -87,7 +87,8 @@ static pb_gpu_span gpu_span(const char *name, const char *cat, const json_t *arg
                          .begin = begin,
                          .end = end,
                          .flops = number(args, "op_flops"),
-                         .bytes = number(args, "op_bytes")};
+                         .bytes = number(args, "op_bytes"),
+                         .moved = number(args, "bytes")};
 }
 
 static pb_status read_events(const char *path, const json_t *o, double begin_us, pb_trace *t)

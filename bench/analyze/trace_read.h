@@ -18,12 +18,13 @@ typedef struct pb_trace_event {
 } pb_trace_event;
 
 /* Work on the GPU. */
-typedef enum pb_gpu_work { PB_WORK_KERNEL, PB_WORK_COMMUNICATION, PB_WORK_MEMORY } pb_gpu_work;
+typedef enum pb_gpu_work { PB_WORK_KERNEL, PB_WORK_COMMUNICATION, PB_WORK_MEMORY, PB_WORK_KINDS } pb_gpu_work;
 typedef struct pb_gpu_span {
     const char *name, *op, *phase; /* op, phase: in which it was enqueued; NULL: not known; owned by the trace */
     pb_gpu_work what;              /* COMMUNICATION: a kernel of NCCL; MEMORY: a copy, or memory set to a value */
     double begin, end;             /* as in pb_trace_event */
     double flops, bytes;           /* least work of the op of a replayed graph, on one of its kernels; else 0 */
+    double moved;                  /* bytes that a copy moved or set; 0 for kernels */
 } pb_gpu_span;
 
 typedef struct pb_trace {

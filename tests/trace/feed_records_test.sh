@@ -1,0 +1,51 @@
+#!/bin/bash
+# feed_records_test.sh FEED TRAIN BENCH SOURCE - records of GPUs that were stored once (tests/trace/records) go through the
+# writer of traces: every kernel has its op and every node its place; the sums by op that `bench analyze` prints are those of
+# another join of the same records. Records of a run on the CPU give its trace once more.
+feed=$1 train=$2 bench=$3 source=$4
+. "${0%/*}/../cli.sh"
+
+# ---- records of GPUs ---------------------------------------------------------------------------------------------------
+stored=0
+for file in "$source"/tests/trace/records/*.records.gz; do
+    name=${file##*/} && name=${name%.records.gz}
+    [[ $(stat -c %s "$file") -lt 200000 ]] || fail "$name: more than 200 kB"
+    "$feed" "$file" "$name" >line 2>&1 || { fail "$name: $(cat line)" && continue; }
+    read -r _ steps _ kernels _ unjoined _ replayed _ unplaced _ dropped <line
+    [[ $kernels -gt 0 && $kernels -eq $(zcat "$file" | grep -c '^kernel ') ]] || fail "$name: $kernels kernels"
+    [[ $steps -gt 0 && $steps -eq $(zcat "$file" | grep -c '^range step ') ]] || fail "$name: $steps steps"
+    zcat "$name"/traces/*/rank0.json.gz | sed -n 's/.*"cat":"kernel".*"ts":\([0-9.]*\),.*/\1/p' >begins
+    [[ $(wc -l <begins) -eq $kernels ]] && sort -nc begins || fail "$name: kernels are not in the order of their begins"
+    ! zcat "$name"/traces/*/rank0.json.gz | grep '"cat":"cuda_sync"' | grep -qv '"stream":-1[,}]' ||
+        fail "$name: a wait has a stream, so that other tools count it as work of the GPU"
+    [[ $unjoined == 0 && $unplaced == 0 && $dropped == 0 ]] || fail "$name: $(cat line)"
+    [[ $name != *graph* || $replayed -ge $kernels ]] || fail "$name: only $replayed events of replayed graphs"
+    [[ $name != *eager* || $replayed == 0 ]] || fail "$name: $replayed events of replayed graphs"
+    expect 0 'GPU of rank' "$bench" analyze "$name"
+    "$bench" analyze "$name" --format csv >csv 2>log || fail "$name: analyze"
+    python3 "$source/tests/trace/join_records.py" "$file" csv >log 2>&1 || fail "$name: another join gives other sums"
+    stored=$((stored + 1))
+done
+[[ $stored -ge 1 ]] || fail 'no stored records'
+
+# ---- records that lack a node, or a call ---------------------------------------------------------------------------------
+lines() { zcat "$source/tests/trace/records/synthetic.records.gz"; }
+without() { # without PATTERN: the records without the first line that matches it
+    lines | awk -v p="$1" '!n && $0 ~ p { n = 1; next } /^end / { print "end " (NR - 1 - n); next } { print }' >less
+}
+without '^node [0-9]+ [1-9]' && expect 0 'unjoined 1 replayed 19 unplaced 1 ' "$feed" less less.out
+without '^call .* 1 100 ' && expect 0 'unjoined 1 replayed 19 unplaced 0 ' "$feed" less less.out
+lines | sed '$d' >less && expect 2 'feed_records: less: the file is cut off' "$feed" less less.none
+[[ ! -e less.none ]] || fail 'a job was made of damaged records'
+
+# ---- records of this machine -----------------------------------------------------------------------------------------------
+PB_PROFILE_RECORDS=yes expect 0 '' "$train" --steps 4 --batch 1 --seq 32 --quiet --profile-ranks all --profile-steps 1:0:0:2 \
+    --profile-out run
+[[ $(ls run/records) == step2-3-rank0.records.gz ]] || fail "records: $(ls run/records)"
+expect 0 'steps 2 kernels 0 ' "$feed" run/records/step2-3-rank0.records.gz again
+events() { zcat "$1/traces/step2-3/rank0.json.gz" | grep '"ph":"X"' | sed 's/"pid":[0-9]*/"pid":1/'; }
+[[ $(events run | wc -l) -gt 50 ]] || fail 'no events'
+cmp <(events run) <(events again) || fail 'the trace of the records is another'
+expect 0 '' "$train" --steps 2 --batch 1 --seq 32 --quiet --profile-ranks all --profile-steps 1 --profile-out plain
+[[ ! -e plain/records ]] || fail 'records that nobody wanted'
+[[ $failures -eq 0 ]] || { echo "$failures failed" && exit 1; }

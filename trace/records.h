@@ -1,0 +1,40 @@
+/* records.h - the records of a profiling window in a file, as they were before they were joined: the ranges of the host,
+ * the GPU's work and host calls as CUPTI reported them, and what was noted of the nodes of graphs. Written once on a machine
+ * with a GPU and read on any machine, they go through pb_gpu_place() and pb_trace_write() again: tests of the joining of
+ * kernels to ops need no GPU.
+ *
+ * The file is text, compressed with gzip; `zcat` shows it. Each line is a word and numbers:
+ *
+ *     plumb-records 1                          the format; another number is refused
+ *     name TEXT                                names are numbered from 0 in the order of these lines
+ *     about rank ranks first_step last_step truncated topology version backend device     the last four are numbers of names
+ *     window begin_ns end_ns tsc dropped stepped_ns       of pb_ring_window
+ *     gpu dropped buffer_bytes                            of pb_gpu_window
+ *     thread tid dropped                                  whose ranges follow
+ *     range KIND begin duration name ...                  KIND as in pb_range_kinds; times in ns, counted from the window's begin
+ *     place depth, and for each range KIND name value flops bytes        places are numbered like names
+ *     node id original place                   a note of nodes.h, in their order; place of a copy: that of its original
+ *     KIND begin duration name ...             an event of the GPU, in CUPTI's order: kernel, copy, set, call, sync or overhead
+ *     end LINES                                lines before this one, the last of the file
+ *
+ * The fields that end the lines of ranges and events are listed in records_fields.h. Names of hosts are not stored. */
+#ifndef PB_TRACE_RECORDS_H
+#define PB_TRACE_RECORDS_H
+#include "trace/chrome.h"
+
+typedef struct pb_records {
+    pb_trace_about about; /* host "recorded"; no name, no limit, all ranks expected */
+    pb_ring_window ranges;
+    pb_gpu_window gpu; /* as pb_gpu_read() gives it */
+} pb_records;
+
+/* Writes the file, which appears only when it is complete; gpu as pb_gpu_read() gives it. Takes the notes of nodes from
+ * nodes.h. EPATH, EIO, ENOMEM. EINVAL: a name has more than PB_GZIP_NAME bytes, or a newline. */
+pb_status pb_records_write(const pb_disk *d, const char *path, const pb_trace_about *about, const pb_ring_window *w,
+                           const pb_gpu_window *gpu);
+/* Reads the file, and adds its notes of nodes to those of this process; their numbers may be those of nodes of another
+ * file, so a process reads one file. Names stay valid until the process ends. EPATH. ENOMEM. EINVAL: the file is cut off,
+ * damaged, or not of this format; the message names the line. */
+pb_status pb_records_read(const char *path, pb_records *out);
+void pb_records_free(pb_records *r); /* {0} is allowed */
+#endif
