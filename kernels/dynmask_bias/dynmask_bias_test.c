@@ -90,24 +90,25 @@ static void both_forms_equal_their_formula(void **state)
     for (int form = 0; form < 4; form++) check_forward(*state, form & 1, form & 2);
 }
 
-/* Below, u is the bias dt alone: v = 0. softplus(21) is 21 with slope 1, softplus(0) is log 2 with slope 1/2. */
+/* Below, u is the bias dt alone: v = 0. softplus(120) is 120 with slope 1, where exp(u) overflows; softplus(0) is log 2
+ * with slope 1/2. */
 static void softplus_is_linear_above_20(void **state)
 {
     problem *p = make();
     for (int form = 0; form < 2; form++) {
         memset(p->v, 0, sizeof p->v);
-        p->dt[0] = 21, p->dt[1] = 0, p->dt[2] = -30;
-        p->a[0] = -0.25f, p->a[1] = 2, p->a[2] = 1;
+        p->dt[0] = 120, p->dt[1] = 0, p->dt[2] = -30;
+        p->a[0] = -0.03125f, p->a[1] = 2, p->a[2] = 1;
         for (int i = 0; i < B * K * S; i++) p->dbias[i] = 1;
         forward(*state, p, form, true);
         backward(*state, p, form, true, false);
-        const double x = -0.25 * 21, y = 2 * log(2), n = B * S;
+        const double x = -0.03125 * 120, y = 2 * log(2), n = B * S;
         CHECK_NEAR(p->bias[0], form ? exp(x) : x, 1e-7);
         CHECK_NEAR(p->bias[S], form ? 4 : y, 1e-6);
         CHECK_NEAR(p->bias[2 * S], form ? 1 : 0, 1e-12);
-        CHECK_NEAR(p->ddt[0], n * -0.25 * (form ? exp(x) : 1), 1e-4);
+        CHECK_NEAR(p->ddt[0], n * -0.03125 * (form ? exp(x) : 1), 1e-5);
         CHECK_NEAR(p->ddt[1], n * 2 * 0.5 * (form ? 4 : 1), 1e-3);
-        CHECK_NEAR(p->da[0], n * 21 * (form ? exp(x) : 1), 1e-2);
+        CHECK_NEAR(p->da[0], n * 120 * (form ? exp(x) : 1), 1e-2);
         CHECK_NEAR(p->da[1], n * log(2) * (form ? 4 : 1), 1e-3);
     }
     free(p);
