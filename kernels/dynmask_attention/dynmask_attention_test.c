@@ -79,6 +79,22 @@ static void a_bias_of_minus_infinity_hides_a_key(void **state)
     problem_drop(&p);
 }
 
+/* Ten queries after all listed keys, whose biases are 1e4: no key is masked, but vectors and tiles have room for more than
+ * ten queries, and e^1e4 times 0 would be NaN there. */
+static void vectors_without_queries_add_nothing(void **state)
+{
+    const sizes z = {.B = 1, .S = 10, .S_kv = 200, .H = 2, .K = 1, .D = 32, .keep = 100};
+    problem p = problem_make(&z, PB_F32);
+    problem_list_all(&p);
+    for (int j = 0; j < 200; j++) {
+        p.bias[j] += 1e4f;
+        if (j >= 100) p.list[j] = -1;
+    }
+    problem_run(*state, &p);
+    problem_check(&p, 2e-3);
+    problem_drop(&p);
+}
+
 /* ---- properties --------------------------------------------------------------------------------------------- */
 
 /* A softmax does not change when a constant is added to all scores of a query: lse grows by it, and the biases of a head

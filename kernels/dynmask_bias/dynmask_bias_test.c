@@ -178,6 +178,21 @@ static void threads_do_not_change_the_result(void **state)
     free(one), free(four);
 }
 
+/* What earlier ops left in the scratch memory must not enter the sums. */
+static void old_scratch_leaves_no_trace(void **state)
+{
+    pb_ctx *ctx = *state;
+    problem *clean = make(), *dirty = make();
+    forward(ctx, clean, false, true), forward(ctx, dirty, false, true);
+    backward(ctx, clean, false, true, false);
+    memset(ctx->scratch, 0xff, ctx->scratch_bytes); /* NaN */
+    backward(ctx, dirty, false, true, false);
+    assert_memory_equal(clean->dw, dirty->dw, sizeof clean->dw);
+    assert_memory_equal(clean->ddt, dirty->ddt, sizeof clean->ddt);
+    assert_memory_equal(clean->da, dirty->da, sizeof clean->da);
+    free(clean), free(dirty);
+}
+
 static void test_errors(void **state)
 {
     problem *p = make();
@@ -212,13 +227,10 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_forms_equal_their_formula),
-        cmocka_unit_test(softplus_is_linear_above_20),
-        cmocka_unit_test(with_a_0_only_a_has_a_gradient),
-        cmocka_unit_test(what_adds_and_what_overwrites),
-        cmocka_unit_test(a_projection_without_bias_has_no_ddt),
-        cmocka_unit_test(threads_do_not_change_the_result),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(both_forms_equal_their_formula),       cmocka_unit_test(softplus_is_linear_above_20),
+        cmocka_unit_test(with_a_0_only_a_has_a_gradient),       cmocka_unit_test(what_adds_and_what_overwrites),
+        cmocka_unit_test(a_projection_without_bias_has_no_ddt), cmocka_unit_test(threads_do_not_change_the_result),
+        cmocka_unit_test(old_scratch_leaves_no_trace),          cmocka_unit_test(test_errors),
     };
     return test_every_impl(&pb_op_dynmask_bias_fwd, tests, sizeof tests / sizeof *tests);
 }

@@ -19,8 +19,12 @@
  * until is at most the end of the key's conversation. Unused slots at the end hold list = -1, until = 0. In exact mode a
  * list has about keep (1 + log(S / keep)) keys for random biases, and S keys at most, for ascending ones.
  *
+ * A bias that is NaN or +inf has no rank: on a CPU the op refuses it with EINVAL and does not write the lists. A GPU cannot
+ * refuse it without a host sync. There NaN ranks first, and every later query of the conversation keeps the key, so that
+ * NaN appears in the output of attention.
+ *
  * EINVAL: a size below 1; L too small: below S in exact mode or with `start`, else below min(S, keep); a NULL tensor other
- * than start; and, when the op runs, a bias that is NaN or +inf (the lists are then not written). */
+ * than start. */
 #ifndef PB_DYNMASK_KEYS_H
 #define PB_DYNMASK_KEYS_H
 #include "kernels/engine/op.h"
