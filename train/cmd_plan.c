@@ -27,6 +27,12 @@ static void print_steps(const pb_job *j)
     printf("learning    rate %g after %ld steps of warm-up, %s", s->lr, s->warmup, j->o->schedule);
     if (s->kind == PB_SCHEDULE_COSINE) printf(" to %g", s->min);
     printf("; gradients clipped (%s) to norm %g\n", j->o->clip, (double)j->cfg.max_norm);
+    const pb_matrix_counts n = pb_trainer_matrices(j->trainer);
+    if (j->cfg.optimizer == PB_OPTIMIZER_NORMUON)
+        printf("optimizer   normuon (%s): %d matrices in %d blocks of %d shapes, learning rate %g; adamw: %zu other "
+               "parameters\n",
+               j->o->newton_schulz, n.tensors, n.blocks, n.shapes, j->matrix_lr,
+               pb_trainer_model(j->trainer)->trained - n.elements);
     const pb_flops f = pb_trainer_flops(j->trainer);
     printf("work        %.3g floating-point operations and %.0f tokens per step\n",
            (f.forward + f.backward) * j->micro_batches * j->ranks, all * j->cfg.S);

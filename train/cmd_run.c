@@ -37,6 +37,21 @@ static void warn_of_lr(const pb_job *j)
                 j->schedule.lr, rank, pb_default_lr(j->cfg.model.tuning, rank));
 }
 
+/* Says which tensors NorMuon trains, and what the guard does. */
+static void print_matrices(const run *r)
+{
+    const pb_matrix_counts n = pb_trainer_matrices(r->j.trainer);
+    const pb_model *m = pb_trainer_model(r->j.trainer);
+    if (r->j.cfg.optimizer != PB_OPTIMIZER_NORMUON) return;
+    printf("NorMuon trains %d %s of %zu parameters in %d blocks of %d shapes, with learning rate %g; AdamW trains the "
+           "other %zu parameters, with learning rate %g\n",
+           n.tensors, m->cfg.tuning == PB_FULL ? "matrices of the layers" : "matrices of adapters", n.elements,
+           n.blocks, n.shapes, r->j.matrix_lr, m->trained - n.elements, r->j.schedule.lr);
+    if (r->j.cfg.normuon.guard)
+        printf("the NaN guard skips steps whose orthogonalised updates are not finite, and %ss the momentum\n",
+               r->j.o->nan_guard_momentum);
+}
+
 static void print_start(run *r)
 {
     const pb_memory m = pb_trainer_memory(r->j.trainer);
@@ -47,6 +62,7 @@ static void print_start(run *r)
     if (c->tuning != PB_FULL && !c->fixed_norms)
         printf("the gains of the layers' norms are also trained and exported with the adapters; --train-norms no "
                "trains the adapters alone\n");
+    print_matrices(r);
 }
 
 /* Writes the estimated remaining time as "h:mm:ss", or "?" while it is unknown, and returns `out`. */
@@ -185,23 +201,33 @@ static void print_graphs(const pb_graphs *g)
  * because it travels with the losses. */
 static bool stopped(const run *r) { return r->j.comm ? r->stop : pb_interrupted(); }
 
+/* Says how many steps of the run were skipped, and how many of them by the NaN guard alone. */
+static pb_status print_skipped(run *r)
+{
+    pb_adamw_state s;
+    if (!r->p.skipped || !pb_train_leads(r->j.o)) return PB_OK;
+    PB_TRY(pb_trainer_state(r->j.trainer, &s));
+    printf("%ld of %ld steps were skipped, because their loss%s was not finite\n", (long)r->p.skipped, done(r),
+           r->j.cfg.normuon.guard ? ", gradient or update" : " or gradient");
+    if (s.guarded) printf("%d of them were skipped by the NaN guard alone\n", (int)s.guarded);
+    return PB_OK;
+}
+
 static pb_status steps(run *r)
 {
     while (done(r) < r->j.schedule.steps && !stopped(r)) {
         PB_TRY(one_step(r));
         if ((long)r->p.skipped_in_row >= r->j.o->max_skipped)
-            return pb_fail(PB_EWRONG,
-                           "step %ld: %ld steps in a row had no finite loss and gradient (limit: --max-skipped)",
-                           done(r), (long)r->p.skipped_in_row);
+            return pb_fail(PB_EWRONG, "step %ld: %ld steps in a row had no finite loss%s (limit: --max-skipped)",
+                           done(r), (long)r->p.skipped_in_row,
+                           r->j.cfg.normuon.guard ? ", gradient and update" : " and gradient");
     }
     const bool stop = stopped(r);
     if (stop) {
         if (pb_train_leads(r->j.o)) fprintf(stderr, "train: interrupted after step %ld\n", done(r));
         if (done(r)) PB_TRY(pb_saver_step(&r->saver, &r->p, true));
     }
-    if (r->p.skipped && pb_train_leads(r->j.o))
-        printf("%ld of %ld steps were skipped, because their loss or gradient was not finite\n", (long)r->p.skipped,
-               done(r));
+    PB_TRY(print_skipped(r));
     if (r->j.graph && !r->j.o->quiet) print_graphs(&r->graphs);
     return stop ? PB_OK : pb_job_agree(&r->j, "the export", pb_export(&r->j, &r->export));
 }

@@ -25,6 +25,11 @@ static const char *const attentions[] = {PB_ATTENTION_MAP(WORD)};
 static const char *const kv_qats[] = {PB_KV_QAT_MAP(WORD)};
 static const char *const reduces[] = {PB_REDUCE_MAP(WORD)};
 static const char *const shards[] = {PB_SHARD_MAP(WORD)};
+static const char *const optimizers[] = {PB_OPTIMIZER_MAP(WORD)};
+static const char *const iterations[] = {PB_NS_MAP(WORD)};
+static const char *const ns_dtypes[] = {PB_NS_DTYPE_MAP(WORD)};
+static const char *const lr_factors[] = {PB_NORMUON_ADJUST_MAP(WORD)};
+static const char *const guards[] = {PB_GUARD_MAP(WORD)};
 static const char *const dtypes[] = {"f32", "bf16"};
 static const char *const schedules[] = {"cosine", "constant"};
 #undef WORD
@@ -113,6 +118,39 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     return pb_backend_find(o->device, &j->device);
 }
 
+/* Sets NorMuon's part of the configuration; the schedule is configured already. Its learning rate is a multiple of
+ * AdamW's, so that both follow one schedule. */
+static pb_status configure_optimizer(const pb_train_options *o, pb_job *j)
+{
+    pb_normuon_config *n = &j->cfg.normuon;
+    j->cfg.optimizer = (pb_optimizer)INDEX_OF(optimizers, o->optimizer);
+    if (j->cfg.optimizer != PB_OPTIMIZER_NORMUON) {
+        if (o->nan_guard) return pb_fail(PB_EINVAL, "--nan-guard needs --optimizer normuon");
+        return isnan(o->matrix_lr) ? PB_OK : pb_fail(PB_EINVAL, "--matrix-lr needs --optimizer normuon");
+    }
+    PB_TRY(set_bounded("ns-steps", o->ns_steps, PB_NS_STEPS, &n->steps));
+    n->variant = (pb_ns_variant)INDEX_OF(iterations, o->newton_schulz);
+    n->products = (pb_ns_dtype)INDEX_OF(ns_dtypes, o->ns_dtype);
+    n->adjust = (pb_normuon_adjust_kind)INDEX_OF(lr_factors, o->lr_factor);
+    n->mu = (float)o->momentum;
+    n->beta2 = (float)o->row_beta2;
+    n->nesterov = o->nesterov;
+    n->per_head = o->per_head;
+    n->cautious = o->cautious_decay;
+    n->guard = o->nan_guard;
+    n->momentum = (pb_guard_momentum)INDEX_OF(guards, o->nan_guard_momentum);
+    const double usual = n->adjust == PB_NORMUON_RMS ? j->schedule.lr : 0.02;
+    j->matrix_lr = isnan(o->matrix_lr) ? usual : o->matrix_lr;
+    if (!(j->matrix_lr >= 0 && isfinite(j->matrix_lr)))
+        return pb_fail(PB_EINVAL, "--matrix-lr %g: need a finite number of at least 0", j->matrix_lr);
+    if (!(j->schedule.lr > 0))
+        return pb_fail(PB_EINVAL, "--lr %g: --optimizer normuon needs a number above 0", j->schedule.lr);
+    n->rate = (float)(j->matrix_lr / j->schedule.lr);
+    if (o->shard && strcmp(o->shard, "none") != 0)
+        return pb_fail(PB_EINVAL, "--optimizer normuon needs whole matrices on every rank: use --shard none");
+    return PB_OK;
+}
+
 static pb_status configure_training(const pb_train_options *o, pb_job *j)
 {
     pb_train_config *c = &j->cfg;
@@ -146,7 +184,8 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     j->graph = strcmp(o->mode, "graph") == 0;
     if (j->graph && c->clip == PB_CLIP_SYNC)
         return pb_fail(PB_EINVAL, "--clip sync has host syncs in every step, which --mode graph cannot record");
-    return pb_schedule_check(&j->schedule);
+    PB_TRY(pb_schedule_check(&j->schedule));
+    return configure_optimizer(o, j);
 }
 
 /* Sets the path of the tokenizer.json. If the file has that name, also sets the folder in which the tokenizer's other

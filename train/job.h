@@ -17,6 +17,7 @@ typedef struct pb_job {
     pb_train_config cfg;
     pb_hf_config hf; /* only valid if the model is a folder (cfg.model.blank) */
     pb_schedule schedule;
+    double matrix_lr; /* peak learning rate of the matrices; with --optimizer normuon only */
     pb_dataset_config data_cfg;
     const char *data_path, *tokenizer_path; /* tokenizer_path NULL: the byte tokenizer */
     const char *tokenizer_folder;           /* folder of tokenizer_config.json; NULL: none */

@@ -150,7 +150,9 @@ pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
     r.tokens = (double)j->micro_batches * j->ranks * j->cfg.B * d.S;
     r.conversations = d.conversations;
     r.skipped = is.skipped != was.skipped;
+    r.guarded = is.guarded != was.guarded;
     if (!r.skipped) *r.why = 0;
+    else if (r.guarded) snprintf(r.why, sizeof r.why, "an orthogonalised update is not finite (NaN guard)");
     else if (!isfinite(r.loss) || !*r.why) snprintf(r.why, sizeof r.why, "the loss is not finite");
     r.kernel_launches = (double)(j->ctx.counts.kernel_launches - before.kernel_launches);
     r.host_syncs = (double)(j->ctx.counts.host_syncs - before.host_syncs);

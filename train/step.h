@@ -19,6 +19,7 @@ typedef struct pb_step_result {
     double kernel_launches, host_syncs;
     bool stop;    /* true: a rank was interrupted before the step */
     bool skipped; /* true: weights and moments were not changed */
+    bool guarded; /* true: skipped by the NaN guard alone */
     char why[96]; /* what was not finite in a skipped step; else empty */
 } pb_step_result;
 

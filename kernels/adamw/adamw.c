@@ -37,7 +37,7 @@ static pb_status step_ref(pb_ctx *ctx, const void *args)
     const pb_adamw_step_args *a = args;
     (void)ctx;
     if (pb_adamw_skips(a)) {
-        a->state->skipped++;
+        pb_adamw_count_skipped(a);
         return PB_OK;
     }
     a->state->step++;
@@ -63,14 +63,20 @@ const pb_impl pb_adamw_step_cpu[] = {PB_FAST_IMPLS(pb_adamw_step, .workspace = s
  *     b     1: bf16 weights with f32 masters
  *     g     the argument scale_gradients
  *     c     0: no clip states, no loss; 1: clip states; 2: clip states, the second says skip; 3: no clip states, but a
- *           loss scale; 4: clip states, and the loss is infinite
+ *           loss scale; 4: clip states, and the loss is infinite; 5: the guard says skip
  *     t     completed steps */
 static const pb_dims edge[] = {
-    {3, 1, 7, 1, 1, 1, 0},       {3, 1, 7, 0, 0, 0, 0},
-    {1, 1, 1, 0, 1, 1, 3},       {2, 5, 40, 0, 0, 1, 9},
-    {4, 3, 5, 0, 1, 2, 4},       {4, 9, 9, 1, 0, 0, 99},
-    {3, 1, 50001, 0, 1, 1, 999}, {4, 3, 50, 1, 0, 3, 2},
-    {2, 3, 5, 0, 1, 4, 4},       {0},
+    {3, 1, 7, 1, 1, 1, 0},
+    {3, 1, 7, 0, 0, 0, 0},
+    {1, 1, 1, 0, 1, 1, 3},
+    {2, 5, 40, 0, 0, 1, 9},
+    {4, 3, 5, 0, 1, 2, 4},
+    {4, 9, 9, 1, 0, 0, 99},
+    {3, 1, 50001, 0, 1, 1, 999},
+    {4, 3, 50, 1, 0, 3, 2},
+    {2, 3, 5, 0, 1, 4, 4},
+    {2, 3, 5, 0, 1, 5, 4},
+    {0},
 };
 static const pb_dims grid[] = {{4, 49152, 576, 0, 0, 0, 10}, {4, 49152, 576, 1, 1, 1, 10}, {0}};
 static const pb_dims device_grid[] = {{1, 125000, 1024, 0, 0, 0, 10}, {1, 125000, 1024, 1, 1, 1, 10}, {0}};
@@ -113,7 +119,7 @@ static pb_status step_bind(pb_binder *b, const int *dim, void *args)
     const pb_adamw_state state = {.lr = 0.01f, .step = dim[6], .skipped = 2};
     if (dim[0] > 4) return pb_fail(PB_EINVAL, "adamw: the shape asks for more than 4 tensors");
     const bool clipped = dim[5] == 1 || dim[5] == 2 || dim[5] == 4;
-    const float loss_scale = 48, loss = dim[5] == 4 ? -INFINITY : 3.5f;
+    const float loss_scale = 48, loss = dim[5] == 4 ? -INFINITY : 3.5f, guard = dim[5] == 5;
     size_t elements = 0;
     for (int i = 0; i < dim[0]; i++) {
         size_t n = i == 0 ? (size_t)dim[1] * dim[2] : i == 1 ? 0 : 30 + (size_t)i;
@@ -126,6 +132,7 @@ static pb_status step_bind(pb_binder *b, const int *dim, void *args)
         .state = pb_inout_raw(b, "state", &state, sizeof state),
         .loss_scale = dim[5] == 3 ? pb_in_raw(b, "loss_scale", &loss_scale, sizeof loss_scale) : NULL,
         .loss = dim[5] ? pb_in_raw(b, "loss", &loss, sizeof loss) : NULL,
+        .guard = dim[5] >= 4 ? pb_in_raw(b, "guard", &guard, sizeof guard) : NULL,
         .elements = elements,
         .n = dim[0],
         .nclip = clipped ? 2 : 0,

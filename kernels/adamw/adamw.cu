@@ -27,9 +27,11 @@ __global__ static void __launch_bounds__(32) adamw_begin(pb_adamw_step_args a, s
     for (int i = threadIdx.x; i < a.nclip; i += 32) skip = skip || a.clip[i].skip != 0;
     skip = __any_sync(0xffffffffu, skip);
     if (threadIdx.x != 0) return;
-    c->skip = skip;
-    if (skip) {
+    const bool guarded = a.guard && *a.guard != 0;
+    c->skip = skip || guarded;
+    if (c->skip) {
         a.state->skipped++;
+        if (!skip) a.state->guarded++;
         return;
     }
     const double t = ++a.state->step;

@@ -10,7 +10,8 @@
  * `scale_gradients`, else 1; the clip state already includes the loss scale.
  *
  * The step number t, lr and loss_scale are in device memory, so that a recorded graph follows the schedule. The call
- * increments state->step. If a clip state has `skip` set, or the loss is not finite, it only increments state->skipped.
+ * increments state->step. If a clip state has `skip` set, the loss is not finite, or *guard is not 0, it only increments
+ * state->skipped, and for the guard alone also state->guarded.
  *
  * Moments and master weights are f32. With dtype bf16, p is the f32 master and w receives p rounded to bf16. With dtype
  * f32, master may be NULL, and p is then w. */
@@ -36,8 +37,8 @@ typedef struct pb_adamw_entry {
 typedef struct pb_adamw_state {
     float lr;
     int32_t step;    /* completed steps */
-    int32_t skipped; /* steps skipped because a norm or the loss was not finite */
-    int32_t unused;
+    int32_t skipped; /* steps skipped because a norm or the loss was not finite, or because of the guard */
+    int32_t guarded; /* those of them that only the guard skipped */
 } pb_adamw_state;
 
 typedef struct pb_adamw_step_args {
@@ -46,6 +47,7 @@ typedef struct pb_adamw_step_args {
     pb_adamw_state *state;      /* [1], read and written */
     const float *loss_scale;    /* [1], or NULL: 1 */
     const float *loss;          /* [1]; the step is skipped if it is not finite; NULL: not checked */
+    const float *guard;         /* [1]; the step is skipped if it is not 0 (NaN guard of normuon.h); NULL: 0 */
     size_t elements;            /* elements of all entries; used for the op's cost only */
     int n, nclip;
     bool scale_gradients; /* true: multiply gradients by clip[].scale here; false: they were scaled in place */

@@ -77,7 +77,7 @@ pb_status PB_FAST(pb_adamw_step)(pb_ctx *ctx, const void *args)
     const pb_adamw_step_args *a = args;
     size_t *first = ctx->scratch; /* number of chunks before each tensor */
     if (pb_adamw_skips(a)) {
-        a->state->skipped++;
+        pb_adamw_count_skipped(a);
         return PB_OK;
     }
     a->state->step++;

@@ -180,6 +180,22 @@ static inline float vf_sum(vf v)
     return s[0];
 }
 
+/* Computes a b + c, rounded once where the instruction set has such an instruction. Two functions that must give the
+ * same bits call it, because a compiler may fuse either product of a b + c d. */
+static inline vf vf_fma(vf a, vf b, vf c)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__x86_64__)
+    return a * b + c;
+#else
+    for (int i = 0; i < PB_VLEN; i++) a[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    return a;
+#endif
+}
+
 /* Returns, per lane, a if the lane of `mask` has all bits set, and b if it is 0. Other masks are not allowed. */
 static inline vf vf_select(vi mask, vf a, vf b)
 {

@@ -10,23 +10,30 @@
 
 /* ---- the tensors of a state file ------------------------------------------------------------------------ */
 
-const char *const pb_state_scalar_names[PB_STATE_SCALARS] = {"adamw.lr", "adamw.step", "adamw.skipped"};
-const pb_st_dtype pb_state_scalar_types[PB_STATE_SCALARS] = {PB_ST_F32, PB_ST_I32, PB_ST_I32};
+const char *const pb_state_scalar_names[PB_STATE_SCALARS] = {"adamw.lr", "adamw.step", "adamw.skipped",
+                                                             "normuon.guarded"};
+const pb_st_dtype pb_state_scalar_types[PB_STATE_SCALARS] = {PB_ST_F32, PB_ST_I32, PB_ST_I32, PB_ST_I32};
 
-static pb_state_tensor whole(const pb_param *p, size_t part)
+pb_state_tensor pb_state_whole(const pb_param *p, size_t part)
 {
-    pb_state_tensor x = {.p = p, .n = pb_param_n(p)};
+    pb_state_tensor x = {.p = p, .rows = p->rows, .cols = part == 2 && p->by_rows ? 1 : p->cols};
+    x.n = x.rows * x.cols;
     float *const of[PB_STATE_PARTS] = {p->master ? p->master : p->w, p->m, p->v};
     x.device = of[part];
     snprintf(x.name, sizeof x.name, "%c.%s", "wmv"[part], p -> name);
     return x;
 }
 
-/* Part `part` of a piece of this rank's slices, whose state is sharded or not. */
+/* Part `part` of a piece of this rank's slices, whose state is sharded or not. The rank that has the first element of a
+ * tensor keeps the whole second moment of its rows; for other ranks that part is empty. */
 static pb_state_tensor part_of_piece(const pb_trainer *t, const pb_piece *x, size_t part)
 {
-    pb_state_tensor out = whole(x->p, part);
+    pb_state_tensor out = pb_state_whole(x->p, part);
     const pb_shards *s = &t->shards;
+    if (part == 2 && x->p->by_rows) {
+        if (x->first) out.n = 0;
+        return out;
+    }
     out.first = x->first;
     out.n = x->n;
     if (s->on && part) out.device = (part == 1 ? s->m : s->v) + x->own;
@@ -43,7 +50,7 @@ size_t pb_state_kept(const pb_trainer *t)
 pb_state_tensor pb_state_kept_at(const pb_trainer *t, size_t i)
 {
     const size_t at = i / PB_STATE_PARTS, part = i % PB_STATE_PARTS;
-    return t->shards.on ? part_of_piece(t, &t->gradients.slices.piece[at], part) : whole(t->trained[at], part);
+    return t->shards.on ? part_of_piece(t, &t->gradients.slices.piece[at], part) : pb_state_whole(t->trained[at], part);
 }
 
 /* The tensors that this rank writes. Each of several ranks writes its slices (slices.h) of tensors that it keeps. */
@@ -59,31 +66,33 @@ static pb_state_tensor written_at(const pb_trainer *t, size_t i)
 }
 
 /* The optimizer's counters are equal on all ranks; rank 0 writes them. */
-static size_t scalars(const pb_trainer *t) { return pb_comm_rank(t->cfg.comm) == 0 ? PB_STATE_SCALARS : 0; }
+static size_t scalars(const pb_trainer *t) { return pb_comm_rank(t->cfg.comm) == 0 ? pb_state_scalars(t) : 0; }
 
 /* ---- writing the state file ----------------------------------------------------------------------------- */
 
 /* Describes tensor x in *e. A part of a tensor has the name "NAME:FIRST" and one dimension. */
 static void describe(const pb_state_tensor *x, char name[96], pb_st_entry *e)
 {
-    const bool all = x->n == pb_param_n(x->p);
+    const bool all = x->n == x->rows * x->cols;
     if (all) snprintf(name, 96, "%s", x->name);
     else snprintf(name, 96, "%s:%zu", x->name, x->first);
     *e = (pb_st_entry){.name = name, .dtype = PB_ST_F32, .dims = all ? 2 : 1, .shape = {x->n}};
     if (!all) return;
-    e->shape[0] = x->p->rows;
-    e->shape[1] = x->p->cols;
+    e->shape[0] = x->rows;
+    e->shape[1] = x->cols;
 }
 
 static pb_status create(const pb_trainer *t, const pb_disk *disk, const char *path, pb_st_writer **out)
 {
-    const size_t n = written(t);
-    pb_st_entry *e = calloc(n + PB_STATE_SCALARS, sizeof *e);
-    char(*names)[96] = calloc(n + 1, sizeof *names);
+    size_t n = 0;
+    pb_st_entry *e = calloc(written(t) + PB_STATE_SCALARS, sizeof *e);
+    char(*names)[96] = calloc(written(t) + 1, sizeof *names);
     pb_status s = e && names ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the list of a checkpoint's tensors");
-    for (size_t i = 0; s == PB_OK && i < n; i++) {
+    for (size_t i = 0; s == PB_OK && i < written(t); i++) {
         const pb_state_tensor x = written_at(t, i);
-        describe(&x, names[i], &e[i]);
+        if (!x.n) continue;
+        describe(&x, names[n], &e[n]);
+        n++;
     }
     for (size_t i = 0; s == PB_OK && i < scalars(t); i++)
         e[n + i] = (pb_st_entry){.name = pb_state_scalar_names[i], .dtype = pb_state_scalar_types[i]};
@@ -122,7 +131,8 @@ static pb_status append_all(const pb_trainer *t, output *o, float *host)
     PB_TRY(pb_download(t->ctx, &state, t->state, sizeof state));
     PB_TRY(append(o, &state.lr, sizeof state.lr));
     PB_TRY(append(o, &state.step, sizeof state.step));
-    return append(o, &state.skipped, sizeof state.skipped);
+    PB_TRY(append(o, &state.skipped, sizeof state.skipped));
+    return scalars(t) < PB_STATE_SCALARS ? PB_OK : append(o, &state.guarded, sizeof state.guarded);
 }
 
 pb_status pb_state_write(pb_trainer *t, const pb_disk *disk, const char *path, pb_file_digest *data)
@@ -200,6 +210,21 @@ static void geometry_text(const pb_geometry *g, char *out, size_t room)
                  r->truncate);
 }
 
+static void normuon_text(const pb_train_config *c, char *out, size_t room)
+{
+    static const char *const variants[] = {
+#define X(id, text, what) text,
+        PB_NS_MAP(X)
+#undef X
+    };
+    const pb_normuon_config *n = &c->normuon;
+    if (c->optimizer != PB_OPTIMIZER_NORMUON) snprintf(out, room, "none");
+    else
+        snprintf(out, room, "%s %d products %d rate %.9g factor %d mu %.9g beta2 %.9g nesterov %d cautious %d heads %d",
+                 variants[n->variant], n->steps, (int)n->products, (double)n->rate, (int)n->adjust, (double)n->mu,
+                 (double)n->beta2, n->nesterov, n->cautious, n->per_head);
+}
+
 void pb_state_describe(pb_trainer *t, pb_state_settings *o)
 {
     static const char *const tunings[] = {
@@ -212,20 +237,29 @@ void pb_state_describe(pb_trainer *t, pb_state_settings *o)
         PB_CLIP_MAP(X)
 #undef X
     };
-    static const char *const keys[PB_STATE_SETTINGS] = {
-        "model.geometry", "model.tuning", "model.dtype", "model.adapters", "train.batch", "train.clip", "train.adamw"};
+    static const char *const optimizers[] = {
+#define X(id, text, what) text,
+        PB_OPTIMIZER_MAP(X)
+#undef X
+    };
+    static const char *const keys[PB_STATE_SETTINGS] = {"model.geometry", "model.tuning",    "model.dtype",
+                                                        "model.adapters", "model.optimizer", "train.batch",
+                                                        "train.clip",     "train.adamw",     "train.normuon"};
+    static const char *const absent[PB_STATE_SETTINGS] = {[4] = "adamw", [8] = "none"};
     const pb_train_config *c = &t->cfg;
     const pb_model_config *m = &c->model;
     const size_t room = sizeof o->text[0];
-    enum { FIXED = 4 };
+    enum { FIXED = 5 };
     geometry_text(&t->model.g, o->text[0], room);
     snprintf(o->text[1], room, "%s", tunings[m->tuning]);
     snprintf(o->text[2], room, "%s", pb_dtype_name(m->dtype));
     if (m->tuning == PB_FULL) snprintf(o->text[3], room, "none");
     else snprintf(o->text[3], room, "rank %d alpha %.9g targets %u", m->rank, (double)m->alpha, m->targets);
-    snprintf(o->text[4], room, "%d of %d tokens%s", c->B, c->S, c->packed ? ", packed" : "");
-    snprintf(o->text[5], room, "%s %.9g", clips[c->clip], (double)c->max_norm);
-    snprintf(o->text[6], room, "beta1 %.9g beta2 %.9g eps %.9g decay %.9g", (double)c->beta1, (double)c->beta2,
+    snprintf(o->text[4], room, "%s", optimizers[c->optimizer]);
+    snprintf(o->text[5], room, "%d of %d tokens%s", c->B, c->S, c->packed ? ", packed" : "");
+    snprintf(o->text[6], room, "%s %.9g", clips[c->clip], (double)c->max_norm);
+    snprintf(o->text[7], room, "beta1 %.9g beta2 %.9g eps %.9g decay %.9g", (double)c->beta1, (double)c->beta2,
              (double)c->eps, (double)c->weight_decay);
-    for (int i = 0; i < PB_STATE_SETTINGS; i++) o->s[i] = (pb_setting){keys[i], o->text[i], i < FIXED};
+    normuon_text(c, o->text[8], room);
+    for (int i = 0; i < PB_STATE_SETTINGS; i++) o->s[i] = (pb_setting){keys[i], o->text[i], i < FIXED, absent[i]};
 }

@@ -5,17 +5,26 @@
 #include "trainer/step/trainer_impl.h"
 
 enum { PB_STATE_CHUNK = 1 << 20 }; /* elements per transfer between host and device */
-enum { PB_STATE_PARTS = 3, PB_STATE_SCALARS = 3 };
+enum { PB_STATE_PARTS = 3, PB_STATE_SCALARS = 4 };
+/* The scalars of a trainer: the last one, of the NaN guard, only with NorMuon. */
+static inline size_t pb_state_scalars(const pb_trainer *t)
+{
+    return t->cfg.optimizer == PB_OPTIMIZER_NORMUON ? PB_STATE_SCALARS : PB_STATE_SCALARS - 1;
+}
 extern const char *const pb_state_scalar_names[PB_STATE_SCALARS];
 extern const pb_st_dtype pb_state_scalar_types[PB_STATE_SCALARS];
 
-/* Elements first .. first+n-1 of one part (weights w, moments m or v) of a trained tensor. */
+/* Elements first .. first+n-1 of one part (weights w, moments m or v) of a trained tensor. The part has the tensor's
+ * shape, but the second moment of a matrix that NorMuon trains has one column. */
 typedef struct pb_state_tensor {
     char name[64]; /* such as "m.layers.3.qkv", of the whole tensor */
     float *device; /* [n] device memory of these elements */
     size_t first, n;
     const pb_param *p;
+    size_t rows, cols; /* of the whole part */
 } pb_state_tensor;
+/* Describes part `part` (0 w, 1 m, 2 v) of a whole tensor. */
+pb_state_tensor pb_state_whole(const pb_param *p, size_t part);
 
 /* The tensors that this rank keeps: number of tensors, and tensor i. With one rank, or if nothing is sharded, these are
  * whole tensors in the order w, m, v of the first trained parameter, then those of the second, ... */

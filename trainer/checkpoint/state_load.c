@@ -80,12 +80,12 @@ static const pb_state_part *find(const pb_state_files *f, const char *name, size
 
 /* Checks one part of a tensor whose next missing element is `at`. p NULL: the tensor is a single number. */
 static pb_status check_part(const char *where, const char *name, const pb_state_part *x, pb_st_dtype dtype,
-                            const pb_param *p, size_t at)
+                            const pb_state_tensor *p, size_t at)
 {
     const pb_st_tensor *t = x->x;
     char shape[120];
     const bool all = p ? t->dims == 2 && t->shape[0] == p->rows && t->shape[1] == p->cols : t->dims == 0;
-    const bool some = p && !x->whole && t->dims == 1 && x->first <= pb_param_n(p) && t->n <= pb_param_n(p) - x->first;
+    const bool some = p && !x->whole && t->dims == 1 && x->first <= p->n && t->n <= p->n - x->first;
     if (!(x->whole ? all : some) || t->dtype != dtype)
         return pb_fail(PB_EINVAL, "%s belongs to another model: its tensor %s is %s %s, but must be %s [%zu,%zu]",
                        where, t->name, pb_st_dtype_name(t->dtype),
@@ -99,11 +99,11 @@ static pb_status check_part(const char *where, const char *name, const pb_state_
 
 /* Checks that the parts of a tensor are complete and do not overlap; adds their number to *parts. */
 static pb_status check_tensor(const char *where, const pb_state_files *f, const char *name, pb_st_dtype dtype,
-                              const pb_param *p, size_t *parts)
+                              const pb_state_tensor *p, size_t *parts)
 {
     size_t n, at = 0;
     const pb_state_part *x = find(f, name, &n);
-    const size_t want = p ? pb_param_n(p) : 1;
+    const size_t want = p ? p->n : 1;
     if (!n) return pb_fail(PB_EINVAL, "%s belongs to another model: it has no tensor %s", where, name);
     for (size_t i = 0; i < n; i++) {
         PB_TRY(check_part(where, name, &x[i], dtype, p, at));
@@ -120,11 +120,10 @@ pb_status pb_state_check(const char *where, const pb_state_files *f, pb_trainer 
     size_t parts = 0;
     for (int i = 0; i < t->ntrained; i++)
         for (size_t k = 0; k < PB_STATE_PARTS; k++) {
-            char name[64];
-            snprintf(name, sizeof name, "%c.%s", "wmv"[k], t -> trained[i] -> name);
-            PB_TRY(check_tensor(where, f, name, PB_ST_F32, t->trained[i], &parts));
+            const pb_state_tensor x = pb_state_whole(t->trained[i], k);
+            PB_TRY(check_tensor(where, f, x.name, PB_ST_F32, &x, &parts));
         }
-    for (size_t i = 0; i < PB_STATE_SCALARS; i++)
+    for (size_t i = 0; i < pb_state_scalars(t); i++)
         PB_TRY(check_tensor(where, f, pb_state_scalar_names[i], pb_state_scalar_types[i], NULL, &parts));
     if (f->parts == parts) return PB_OK;
     return pb_fail(PB_EINVAL, "%s belongs to another model: it has %zu tensors, but must have %zu", where, f->parts,
@@ -200,8 +199,8 @@ static pb_status load_all_weights(const pb_state_files *f, const pb_trainer *t, 
 static pb_status load_scalars(const pb_state_files *f, pb_trainer *t)
 {
     pb_adamw_state state = {0};
-    void *const to[PB_STATE_SCALARS] = {&state.lr, &state.step, &state.skipped};
-    for (size_t i = 0; i < PB_STATE_SCALARS; i++) {
+    void *const to[PB_STATE_SCALARS] = {&state.lr, &state.step, &state.skipped, &state.guarded};
+    for (size_t i = 0; i < pb_state_scalars(t); i++) {
         size_t n;
         memcpy(to[i], find(f, pb_state_scalar_names[i], &n)->x->data, 4);
     }

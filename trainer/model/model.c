@@ -62,6 +62,7 @@ static pb_param *add(pb_model *m, int layer, const char *name, pb_param_kind kin
     const bool vector = kind == PB_KIND_GAIN || kind == PB_KIND_BIAS;
     *p = (pb_param){.layer = layer, .kind = kind, .rows = rows, .cols = cols, .trained = train};
     p->dtype = vector ? PB_F32 : m->cfg.dtype;
+    p->by_rows = train && m->cfg.row_moments && (kind == PB_KIND_MATRIX || kind == PB_KIND_ADAPTER);
     if (layer < 0) snprintf(p->name, sizeof p->name, "%s", name);
     else snprintf(p->name, sizeof p->name, "layers.%d.%s", layer, name);
     return p;
@@ -164,7 +165,7 @@ static void carve_training(pb_model *m)
         p->grad = p->sum = grads ? grads + p->at : NULL;
         if (m->cfg.sharded) continue;
         p->m = pb_carve(&m->moments, pb_param_n(p) * sizeof(float));
-        p->v = pb_carve(&m->moments, pb_param_n(p) * sizeof(float));
+        p->v = pb_carve(&m->moments, pb_param_v_n(p) * sizeof(float));
     }
 }
 

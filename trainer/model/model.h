@@ -106,7 +106,8 @@ typedef struct pb_param {
     uint8_t *q;           /* NF4 codes, two per byte; NULL when not quantised */
     pb_nf4_scales scales; /* valid when q is not NULL */
     float *master;        /* f32 master copy of a trained bf16 tensor; else NULL */
-    float *grad, *m, *v;  /* f32 gradient and AdamW moments; NULL when not trained */
+    float *grad, *m, *v;  /* f32 gradient and moments [pb_param_n], [pb_param_v_n]; NULL when not trained */
+    bool by_rows;         /* v has one element per row (NorMuon), not one per element (AdamW) */
     /* Gradient that the phases clip and optimizer read. It is `grad`, which the backward pass writes, except where a
      * trainer adds micro-batches in a fixed order (trainer/step/gradients.h). */
     float *sum;
@@ -120,6 +121,7 @@ typedef struct pb_param {
 enum { PB_FLAT_ALIGN = 64 };
 
 static inline size_t pb_param_n(const pb_param *p) { return p->rows * p->cols; }
+static inline size_t pb_param_v_n(const pb_param *p) { return p->by_rows ? p->rows : pb_param_n(p); }
 
 typedef struct pb_model_config {
     const pb_geometry *geometry;
@@ -143,7 +145,8 @@ typedef struct pb_model_config {
     /* If true, the caller keeps the moments and the master weights: p->m and p->v are NULL, and p->master is valid only
      * between pb_model_masters_open and pb_model_masters_close. The trained weights are vectors in pb_model.order. */
     bool sharded;
-    bool no_grads; /* if true, the caller provides the memory of the gradients, p->grad */
+    bool row_moments; /* if true, trained matrices and adapters have one second moment per row: pb_param.by_rows */
+    bool no_grads;    /* if true, the caller provides the memory of the gradients, p->grad */
     /* If true, with `sharded`, the caller provides the memory of the weights: it sets p->w, p->q and p->scales of all
      * parameters but the trained f32 vectors of a bf16 model, sets `store`, and calls pb_model_fill. */
     bool no_weights;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "trainer/step/matrices.h"
 #include "trainer/step/shards.h"
 
 /* Returns the entry of a trained tensor of clip group g. */
@@ -37,13 +38,17 @@ static pb_adamw_entry shard_entry(const pb_trainer *t, int i)
     return e;
 }
 
-int pb_adamw_entries(const pb_trainer *t) { return t->shards.on ? t->gradients.slices.n : t->ntrained; }
+int pb_adamw_entries(const pb_trainer *t)
+{
+    return t->shards.on ? t->gradients.slices.n : t->ntrained - t->matrices.tensors;
+}
 
 /* Fills clip_list and adamw_list: arrays of device pointers in device memory, for the kernels that process all trained
  * tensors in one call. */
 pb_status pb_clip_write_lists(pb_trainer *t)
 {
     const size_t n = (size_t)t->ntrained, entries = (size_t)pb_adamw_entries(t);
+    size_t adamw = 0;
     if (!n) return PB_OK;
     pb_clip_entry *c = calloc(n, sizeof *c);
     pb_adamw_entry *a = calloc(n > entries ? n : entries, sizeof *a);
@@ -51,11 +56,12 @@ pb_status pb_clip_write_lists(pb_trainer *t)
     for (int g = 0; s == PB_OK && g < t->ngroups; g++)
         for (int i = t->groups[g].first; i < t->groups[g].first + t->groups[g].n; i++) {
             c[i] = (pb_clip_entry){t->trained[i]->sum, pb_param_n(t->trained[i])};
-            if (!t->shards.on) a[i] = entry_of(t, t->trained[i], g);
+            if (!t->shards.on && !pb_matrices_take(t, t->trained[i])) a[adamw++] = entry_of(t, t->trained[i], g);
         }
     for (int i = 0; s == PB_OK && t->shards.on && i < t->gradients.slices.n; i++) a[i] = shard_entry(t, i);
     if (s == PB_OK) s = pb_upload(t->ctx, t->clip_list, c, n * sizeof *c);
     if (s == PB_OK) s = pb_upload(t->ctx, t->adamw_list, a, entries * sizeof *a);
+    if (s == PB_OK) s = pb_matrices_write_lists(t);
     free(c);
     free(a);
     return s;

@@ -6,6 +6,7 @@
 #include "os/where.h"
 #include "profiles/ranges.h"
 #include "trainer/step/gradients.h"
+#include "trainer/step/matrices.h"
 #include "trainer/step/shards.h"
 #include "trainer/step/weights.h"
 
@@ -49,6 +50,7 @@ pb_train_config pb_train_defaults(const pb_geometry *g)
         .beta2 = 0.999f,
         .eps = 1e-8f,
         .weight_decay = 0.01f,
+        .normuon = {.variant = PB_NS_POLAR_EXPRESS, .steps = 5, .rate = 1, .mu = 0.95f, .beta2 = 0.95f},
         .loss_scale = 1,
     };
 }
@@ -223,6 +225,7 @@ pb_status pb_train_check(const pb_train_config *c)
     if (!(c->beta1 >= 0 && c->beta1 < 1 && c->beta2 >= 0 && c->beta2 < 1 && c->eps > 0))
         return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g: need betas from 0 to below 1 and a positive eps",
                        (double)c->beta1, (double)c->beta2, (double)c->eps);
+    PB_TRY(pb_matrices_check(c));
     PB_TRY(pb_model_check(&c->model));
     return pb_block_of(g)->check(c);
 }
@@ -238,6 +241,7 @@ static pb_status set_up(pb_trainer *t)
     PB_TRY(group(t));
     PB_TRY(pb_gradients_open(t));
     PB_TRY(pb_shards_open(t));
+    PB_TRY(pb_matrices_open(t));
     PB_TRY(pb_weights_open(t));
     if (t->weights.on) PB_TRY(pb_model_fill(&t->model));
     const size_t L = (size_t)t->model.g.L;
@@ -268,6 +272,7 @@ pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **
     t->block = pb_block_of(cfg->model.geometry);
     t->cfg.model.sharded = cfg->comm && cfg->shard != PB_SHARD_NONE;
     t->cfg.model.no_weights = cfg->comm && cfg->shard >= PB_SHARD_PARAMETERS;
+    t->cfg.model.row_moments = cfg->optimizer == PB_OPTIMIZER_NORMUON;
     t->cfg.model.no_grads = cfg->comm && cfg->shard >= PB_SHARD_GRADIENTS;
     set_shape(t, cfg->S);
     pb_status s = pb_model_open(ctx, &t->cfg.model, &t->model);
@@ -283,6 +288,7 @@ void pb_trainer_close(pb_trainer *t)
     if (t->acts.ctx) pb_arena_free(&t->acts);
     pb_gradients_close(t);
     pb_shards_close(t);
+    pb_matrices_close(t);
     pb_weights_close(t);
     pb_model_close(&t->model);
     free(t->layers);

@@ -13,6 +13,7 @@
 #include "kernels/comm/comm.h"
 #include "trainer/model/model.h"
 #include "trainer/parallel/parallel.h"
+#include "trainer/step/normuon_config.h"
 
 /* The variants of gradient clipping. Each entry: X(enumerator, word on the command line, meaning). */
 #define PB_CLIP_MAP(X)                                                                                                 \
@@ -64,7 +65,9 @@ typedef struct pb_train_config {
     pb_clip_variant clip;
     float max_norm;                            /* limit of the gradients' L2 norm; > 0 */
     float lr, beta1, beta2, eps, weight_decay; /* of AdamW; norms and biases have no weight decay */
-    float loss_scale;                          /* > 0; see pb_trainer_set_loss_scale */
+    pb_optimizer optimizer;
+    pb_normuon_config normuon; /* read with PB_OPTIMIZER_NORMUON only */
+    float loss_scale;          /* > 0; see pb_trainer_set_loss_scale */
     /* Data parallel training (trainer/step/gradients.h). comm: the ranks whose gradients are added, borrowed until
      * pb_trainer_close; NULL: one rank. All ranks have the same configuration. */
     pb_comm *comm;
@@ -80,7 +83,8 @@ typedef struct pb_train_config {
 } pb_train_config;
 
 /* Defaults for everything but the geometry: LoRA of rank 16 and alpha 32 on q and v, f32, B 1, S 128, fused clipping at
- * norm 1, AdamW with lr 1e-4, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01, loss scale 1, seed 42. */
+ * norm 1, AdamW with lr 1e-4, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01, loss scale 1, seed 42. NorMuon, which
+ * is not selected: Polar Express with 5 steps, mu and beta2 0.95, rate 1, factor spectral, guard off. */
 pb_train_config pb_train_defaults(const pb_geometry *g);
 
 /* One batch in host memory, borrowed during a call. In the shapes of its members, S is the row length of the batch. */
@@ -194,7 +198,14 @@ pb_model *pb_trainer_model(pb_trainer *t);
 /* Returns the logits [B*S,V], device memory of the model's dtype. The loss phase overwrites these by their gradient. */
 const void *pb_trainer_logits(const pb_trainer *t);
 
-/* Allocated device memory by purpose, in bytes. */
+/* How many tensors, elements and blocks NorMuon trains; all 0 with AdamW. */
+typedef struct pb_matrix_counts {
+    int tensors, blocks, shapes;
+    size_t elements;
+} pb_matrix_counts;
+pb_matrix_counts pb_trainer_matrices(const pb_trainer *t);
+
+/* Allocated device memory by purpose, in bytes. moments: also NorMuon's vector of updates. */
 typedef struct pb_memory {
     size_t weights, grads, moments, activations;
 } pb_memory;

@@ -73,6 +73,28 @@ typedef struct pb_weights {
     int held;              /* the unit that pb_model_hold gathered last */
 } pb_weights;
 
+/* The matrices that NorMuon trains; see matrices.h. */
+typedef struct pb_matrix_block pb_matrix_block;
+typedef struct pb_matrix_shape {
+    int rows, cols, n; /* n: number of blocks of this shape */
+    size_t at;         /* the first element of these blocks in the vector of updates */
+} pb_matrix_shape;
+typedef struct pb_matrices {
+    bool on;                /* false: AdamW trains all tensors, and the other members are unused */
+    pb_dtype dtype;         /* of the updates */
+    pb_matrix_block *block; /* [blocks], host */
+    pb_matrix_shape *shape; /* [shapes], host */
+    size_t *counts;         /* [shapes][ranks] elements of the blocks that each rank orthogonalises; host */
+    int tensors, blocks, shapes;
+    size_t elements, rows;        /* of all blocks */
+    pb_arena arena;               /* the pointers below are device memory of this arena */
+    void *u;                      /* [elements] dtype: the updates */
+    float *factor;                /* [rows] */
+    float *flag;                  /* [1] of the guard */
+    pb_normuon_block *block_list; /* [blocks] */
+    pb_normuon_piece *piece_list; /* [blocks] */
+} pb_matrices;
+
 /* The lookup part of a tied embedding's gradient; see token_rows.h. */
 typedef struct pb_token_rows {
     bool on;      /* false: the whole gradient is reduced, and the other members are unused */
@@ -100,6 +122,7 @@ struct pb_trainer {
     pb_shards shards;
     pb_weights weights;
     pb_token_rows rows;
+    pb_matrices matrices;
 
     pb_arena acts;          /* the pointers below are device memory of this arena unless marked host; sized for cfg.S */
     int32_t *ids, *targets; /* [T] */
@@ -147,8 +170,8 @@ static inline void *pb_column(const pb_trainer *t, void *p, int col)
 pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int dim, double theta,
                               const pb_rope_scaling *scaling);
 
-/* clip.c: number of entries of adamw_list. With sharded state, one per piece of this rank's slices, else one per
- * trained tensor. */
+/* clip.c: number of entries of adamw_list. With sharded state, one per piece of this rank's slices, else one per tensor
+ * that AdamW trains. */
 int pb_adamw_entries(const pb_trainer *t);
 /* clip.c: writes the device lists clip_list and adamw_list; call it again after a change of the clip variant. */
 pb_status pb_clip_write_lists(pb_trainer *t);

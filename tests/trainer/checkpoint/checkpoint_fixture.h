@@ -18,9 +18,10 @@ typedef struct run_kind {
     pb_dtype dtype;
     int micro; /* micro-batches per step */
     bool graph;
+    bool normuon; /* with NorMuon, and its NaN guard */
 } run_kind;
 
-static const run_kind plain = {PB_LORA, PB_F32, 1, false};
+static const run_kind plain = {PB_LORA, PB_F32, 1, false, false};
 
 typedef struct run {
     run_kind kind;
@@ -69,6 +70,8 @@ static inline pb_train_config run_config(run_kind k)
     c.S = RUN_S;
     c.packed = true;
     c.lr = 1e-2f;
+    c.optimizer = k.normuon ? PB_OPTIMIZER_NORMUON : PB_OPTIMIZER_ADAMW;
+    c.normuon.guard = k.normuon;
     return c;
 }
 
@@ -159,7 +162,7 @@ static inline pb_digest_text run_digest(run *r)
         digest_add_device(r, d, p->w, n * pb_dtype_size(p->dtype));
         if (p->master) digest_add_device(r, d, p->master, wide);
         digest_add_device(r, d, p->m, wide);
-        digest_add_device(r, d, p->v, wide);
+        digest_add_device(r, d, p->v, pb_param_v_n(p) * sizeof(float));
     }
     CHECK_OK(pb_trainer_state(r->t, &state));
     pb_digest_add(d, &state, sizeof state);

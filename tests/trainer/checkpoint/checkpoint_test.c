@@ -3,8 +3,9 @@
 #include "tests/trainer/checkpoint/checkpoint_fixture.h"
 
 static const run_kind kinds[] = {
-    {PB_FULL, PB_F32, 1, false}, {PB_FULL, PB_BF16, 2, true},   {PB_LORA, PB_F32, 2, false},
-    {PB_LORA, PB_F32, 1, true},  {PB_QLORA, PB_BF16, 2, false}, {PB_QLORA, PB_BF16, 2, true},
+    {PB_FULL, PB_F32, 1, false, false}, {PB_FULL, PB_BF16, 2, true, false},   {PB_LORA, PB_F32, 2, false, false},
+    {PB_LORA, PB_F32, 1, true, false},  {PB_QLORA, PB_BF16, 2, false, false}, {PB_QLORA, PB_BF16, 2, true, false},
+    {PB_FULL, PB_F32, 1, false, true},  {PB_FULL, PB_BF16, 2, true, true},    {PB_LORA, PB_F32, 1, true, true},
 };
 
 /* ---- a resumed run equals an uninterrupted one ----------------------------------------------------------- */

@@ -79,9 +79,9 @@ static inline float *snapshot(pb_trainer *t, bool gradients, size_t *n)
         const pb_param *p = &m->params[i];
         const void *const parts[3] = {gradients ? p->grad : p->w, p->m, p->v};
         for (int k = 0; p->trained && k < (gradients ? 1 : 3); k++) {
-            const size_t bytes = pb_param_n(p) * (k ? 4 : gradients ? 4 : pb_dtype_size(p->dtype));
-            CHECK_OK(pb_download(m->ctx, at, parts[k], bytes));
-            at += pb_param_n(p);
+            const size_t of = k == 2 ? pb_param_v_n(p) : pb_param_n(p);
+            CHECK_OK(pb_download(m->ctx, at, parts[k], of * (k ? 4 : gradients ? 4 : pb_dtype_size(p->dtype))));
+            at += of;
         }
     }
     *n = (size_t)(at - all);
