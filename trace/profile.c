@@ -43,14 +43,14 @@ struct pb_profile {
     pb_chosen chosen;
     pb_topology alone; /* of a job without a topology */
     char out[PATH_MAX - 100], topology[64];
-    long step;               /* steps of this process that have begun */
-    pb_profile_phase phase;  /* of the step that runs, or ran last */
-    bool open, ends;         /* a window is open; it ends with this step */
-    bool counting;           /* the ranges of this step are counted, because the next one begins to record */
-    uint64_t ranges;         /* of the step that was counted last */
-    int64_t first, number;   /* of the window's steps; number of the current step */
-    long length;             /* steps of the window */
-    const char *name;        /* of the window that is open; NULL: none */
+    long step;              /* steps of this process that have begun */
+    pb_profile_phase phase; /* of the step that runs, or ran last */
+    bool open, ends;        /* a window is open; it ends with this step */
+    bool counting;          /* the ranges of this step are counted, because the next one begins to record */
+    uint64_t ranges;        /* of the step that was counted last */
+    int64_t first, number;  /* of the window's steps; number of the current step */
+    long length;            /* steps of the window */
+    const char *name;       /* of the window that is open; NULL: none */
     pb_trigger trigger;
     bool gpu_open;
     pb_status (*attached)(void *self);
@@ -332,7 +332,6 @@ static pb_profile_phase phase_at(const pb_profile *p, long step)
     bool first, last;
     return pb_profile_phase_of(&p->steps, step, &first, &last);
 }
-
 
 /* ---- windows on demand --------------------------------------------------------------------------- */
 

@@ -21,10 +21,11 @@ typedef struct pb_profile_options {
     const char *ranks, *steps; /* as in choose.h */
     const char *out;           /* the folder */
     const char *unit;          /* what the windows are counted in, in the names of their folders; NULL: "step" */
-    const char *trigger;       /* a file that opens windows of ACTIVE steps (trigger.h), in place of SKIP to REPEAT; NULL: none */
-    size_t limit;              /* most bytes of JSON of a trace, before compression; 0: 1 GiB */
-    bool gpu;                  /* also records what the GPU does (gpu.h) */
-    size_t gpu_limit;          /* bytes of records of a GPU in a window; 0: 256 MiB */
+    const char
+        *trigger; /* a file that opens windows of ACTIVE steps (trigger.h), in place of SKIP to REPEAT; NULL: none */
+    size_t limit; /* most bytes of JSON of a trace, before compression; 0: 1 GiB */
+    bool gpu;     /* also records what the GPU does (gpu.h) */
+    size_t gpu_limit; /* bytes of records of a GPU in a window; 0: 256 MiB */
     pb_ring_options ring;
 } pb_profile_options;
 
