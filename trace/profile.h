@@ -22,7 +22,7 @@ typedef struct pb_profile_options {
     const char *ranks, *steps; /* as in choose.h */
     const char *out;           /* the folder */
     const char *unit;          /* what the windows are counted in, in the names of their folders; NULL: "step" */
-    const char *trigger;       /* a file that opens windows of ACTIVE steps (trigger.h), in place of SKIP to REPEAT; NULL: none */
+    const char *trigger;       /* a file that opens windows of ACTIVE steps (trigger.h); NULL: SKIP to REPEAT count */
     size_t limit;              /* most bytes of JSON of a trace, before compression; 0: 1 GiB */
     bool gpu;                  /* also records what the GPU does (gpu.h) */
     bool records;              /* also keeps the records as they were before they were joined, for tests (records.h) */

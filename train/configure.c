@@ -24,6 +24,7 @@ static const char *const packs[] = {PB_PACK_MAP(WORD)};
 static const char *const attentions[] = {PB_ATTENTION_MAP(WORD)};
 static const char *const kv_qats[] = {PB_KV_QAT_MAP(WORD)};
 static const char *const reduces[] = {PB_REDUCE_MAP(WORD)};
+static const char *const recomputes[] = {PB_RECOMPUTE_MAP(WORD)};
 static const char *const shards[] = {PB_SHARD_MAP(WORD)};
 static const char *const optimizers[] = {PB_OPTIMIZER_MAP(WORD)};
 static const char *const iterations[] = {PB_NS_MAP(WORD)};
@@ -166,6 +167,7 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     c->weight_decay = (float)o->weight_decay;
     c->reduce = (pb_reduce)INDEX_OF(reduces, o->reduce);
     c->shard = (pb_shard)INDEX_OF(shards, o->shard);
+    c->recompute = (pb_recompute)INDEX_OF(recomputes, o->recompute);
     c->micro_batches = j->micro_batches;
     c->ordered = o->deterministic && c->reduce == PB_REDUCE_F32 && j->micro_batches * j->ranks > 1;
     c->loss_scale = (float)o->loss_scale;

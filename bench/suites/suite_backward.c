@@ -188,6 +188,7 @@ static const char *const counted_full_grid[] = {
     COUNTED "tuning=full,lora,qlora dtype=f32,bf16 mode=eager,graph clip=sync,fused,multi", NULL};
 static const pb_suite counting = {.name = "backward",
                                   .axes = AXES,
+                                  .omitted = PB_TRAIN_AXES_OMITTED,
                                   .grid = counted_grid,
                                   .full_grid = counted_full_grid,
                                   .check = check_case,
@@ -198,6 +199,7 @@ const pb_suite pb_suite_backward = {
     .name = "backward",
     .what = "the backward pass of a model: what a CUDA graph and a fused gradient clip gain",
     .axes = AXES,
+    .omitted = PB_TRAIN_AXES_OMITTED,
     .grid = grid,
     .full_grid = full_grid,
     .device_grid = device_grid,

@@ -344,7 +344,7 @@ const pb_suite pb_suite_throughput = {
     .what = "whole training steps: time by phase, tokens per second, peak memory",
     .ranks = true,
     .axes = PB_TRAIN_AXES PB_RANK_AXES " batch=1 clip=multi mode=eager seq=256 tuning=full",
-    .omitted = PB_RANK_AXES_OMITTED,
+    .omitted = PB_TRAIN_AXES_OMITTED " " PB_RANK_AXES_OMITTED,
     .grid = grid,
     .full_grid = full_grid,
     .device_grid = device_grid,

@@ -53,37 +53,23 @@ static pb_status target_bits(const pb_case *c, unsigned *out)
     return PB_OK;
 }
 
+/* The values of axes that are words, one table per axis. The index of a word equals the value of its enumerator. */
+#define WORD(id, word, ...) word,
+static const char *const tunings[] = {PB_TUNING_MAP(WORD)};
+static const char *const clips[] = {PB_CLIP_MAP(WORD)};
+static const char *const attentions[] = {PB_ATTENTION_MAP(WORD)};
+static const char *const recomputes[] = {PB_RECOMPUTE_MAP(WORD)};
+static const char *const reduces[] = {PB_REDUCE_MAP(WORD)};
+static const char *const shards[] = {PB_SHARD_MAP(WORD)};
+static const char *const dtypes[] = {"f32", "bf16"};
+#undef WORD
+
 pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
 {
-    static const char *const tunings[] = {
-#define X(id, w, what) w,
-        PB_TUNING_MAP(X)
-#undef X
-    };
-    static const char *const clips[] = {
-#define X(id, w, what) w,
-        PB_CLIP_MAP(X)
-#undef X
-    };
-    static const char *const attentions[] = {
-#define X(id, w, what) w,
-        PB_ATTENTION_MAP(X)
-#undef X
-    };
-    static const char *const reduces[] = {
-#define X(id, w, what) w,
-        PB_REDUCE_MAP(X)
-#undef X
-    };
-    static const char *const shards[] = {
-#define X(id, w, what) w,
-        PB_SHARD_MAP(X)
-#undef X
-    };
-    static const char *const dtypes[] = {"f32", "bf16"};
     const pb_geometry *g;
     const char *model = pb_case_get(c, "model");
     int tuning, clip, dtype, attention = PB_ATTENTION_AUTO, reduce = PB_REDUCE_F32, shard = PB_SHARD_NONE;
+    int recompute = PB_RECOMPUTE_NONE;
     PB_TRY(pb_geometry_find(model ? model : "", &g));
     pb_train_config t = pb_train_defaults(g);
     PB_TRY(word(c, "tuning", tunings, PB_NTUNINGS, &tuning));
@@ -92,6 +78,7 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     if (pb_case_get(c, "attention")) PB_TRY(word(c, "attention", attentions, PB_NATTENTIONS, &attention));
     if (pb_case_get(c, "reduce")) PB_TRY(word(c, "reduce", reduces, PB_NREDUCES, &reduce));
     if (pb_case_get(c, "shard")) PB_TRY(word(c, "shard", shards, PB_NSHARDS, &shard));
+    if (pb_case_get(c, "recompute")) PB_TRY(word(c, "recompute", recomputes, PB_NRECOMPUTES, &recompute));
     if (pb_case_get(c, "accumulate")) PB_TRY(number(c, "accumulate", 1, 1 << 20, &t.micro_batches));
     PB_TRY(number(c, "batch", 1, 1 << 20, &t.B));
     PB_TRY(number(c, "seq", 1, g->max_pos, &t.S));
@@ -107,6 +94,7 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     t.attention = (pb_attention_variant)attention;
     t.reduce = (pb_reduce)reduce;
     t.shard = (pb_shard)shard;
+    t.recompute = (pb_recompute)recompute;
     *out = t;
     return PB_OK;
 }

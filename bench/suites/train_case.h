@@ -8,7 +8,9 @@
 
 /* Axes of every training suite, with their common defaults. `attention` has no default and is in the key only if given;
  * otherwise the model decides. Only models that offer a choice accept it, so that each case has exactly one key. */
-#define PB_TRAIN_AXES "attention= dtype=f32 layers=0 model=smollm2-135m rank=16 targets=q+v"
+#define PB_TRAIN_AXES "attention= dtype=f32 layers=0 model=smollm2-135m rank=16 recompute= targets=q+v"
+/* Their values that the keys omit, because a case is the same without the axis. */
+#define PB_TRAIN_AXES_OMITTED "recompute=none"
 
 /* Axes of data parallel steps; see docs/ranks.md. They have no default and are in the key only if given; the keys also
  * omit the values of PB_RANK_AXES_OMITTED, with which a step is the same as without the axis. */
@@ -16,8 +18,9 @@
 #define PB_RANK_AXES_OMITTED "accumulate=1 reduce=f32 shard=none"
 
 /* pb_train_case_open() opens a trainer for the axes accumulate, attention, batch, clip, dtype, layers, model, rank,
- * reduce, seq, shard, targets and tuning, and loads batch 0; the caller closes it. pb_train_case_batch() loads batch number `index` of the text.
- * pb_train_case_config() returns only the configuration. EINVAL: the message names the invalid axis. */
+ * recompute, reduce, seq, shard, targets and tuning, and loads batch 0; the caller closes it. pb_train_case_batch()
+ * loads batch number `index` of the text. pb_train_case_config() returns only the configuration. EINVAL: the message
+ * names the invalid axis. */
 pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
 pb_status pb_train_case_batch(pb_trainer *t, size_t index);
 /* Loads batch number first + index of the text as one of the micro-batches first .. first + all - 1 of a step, whose

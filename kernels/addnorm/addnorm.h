@@ -7,7 +7,8 @@
  *
  *     dx = dh + rstd * (w*dy - hh * mean_d(w*dy*hh)),  hh = h*rstd        dw = sum over t of dy*hh
  *
- * With dtype bf16, h is rounded to bf16 before the norm reads it, so that forward and backward use the same numbers. */
+ * With dtype bf16, h is rounded to bf16 before the norm reads it, so that forward and backward use the same numbers.
+ * y and rstd are those of rmsnorm_fwd of h, bit for bit, with the implementation of the same name. */
 #ifndef PB_ADDNORM_H
 #define PB_ADDNORM_H
 #include "kernels/engine/op.h"

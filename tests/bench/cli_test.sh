@@ -346,6 +346,13 @@ expect 0 'model=tiny' "${throughput[@]}" --model tiny
 expect 2 'bench: tiny has no sparse attention' "${throughput[@]}" --model tiny --attention sparse
 expect 2 'bench: tiny has no sparse attention' "${throughput[@]}" --model tiny,v4-flash-layer --attention sparse
 expect 2 'tiny has dense attention only' "${throughput[@]}" --model tiny --attention dense
+# a key names what is computed again, and omits that nothing is
+for suite in backward throughput; do
+    expect 0 '&recompute=mlp&' "$bench" --suite $suite --model tiny --tuning lora --batch 1 --mode graph --clip fused \
+        --recompute none,attention,mlp,layer --dry-run
+    [[ $(grep -c "$suite/step" "$dir/log") -eq 4 && $(grep -c recompute= "$dir/log") -eq 3 ]] || fail "recompute: $(cat "$dir/log")"
+    expect 2 "axis recompute: 'all' is not one of its values" "$bench" --suite $suite --model tiny --recompute all --dry-run
+done
 for suite in backward throughput; do # three processes fit into one command of ten minutes
     expect 0 'in all: 3 processes' "$bench" --suite $suite --device cuda --dry-run
     [[ $(tail -n 1 "$dir/log" | awk '{ print $1 }') -lt 540 ]] || fail "$suite takes nine minutes on a GPU"

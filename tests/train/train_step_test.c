@@ -18,6 +18,7 @@ static pb_train_options options(void)
                               .shard = "none",
                               .attention = "auto",
                               .kv_qat = "none",
+                              .recompute = "none",
                               .rank = 4,
                               .alpha = (double)NAN,
                               .targets = "q,v",

@@ -45,6 +45,10 @@ plan --ranks 4 --tuning full --shard optimizer |  0 | memory      weights 0.6 MB
 plan --ranks 4 --tuning full --shard gradients |  0 | memory      weights 0.6 MB, gradients 0.8, moments 0.3, activations
 plan --ranks 4 --model smollm2-135m --tuning full --shard parameters | 0 | memory      weights 276.0 MB, gradients 285.4, moments 268.9, activations
 plan --tuning full                            |   0 | memory      weights 0.6 MB, gradients 0.6, moments 1.2, activations
+plan --tuning full --recompute attention      |   0 | activations 14.3, scratch
+plan --tuning full --recompute mlp            |   0 | activations 15.0, scratch
+plan --tuning full --recompute layer          |   0 | activations 12.4, scratch
+--recompute attn                              |   2 | --recompute attn: need one of none|attention|mlp|layer
 plan --model tiny-qwen3                       |   0 | tiny-qwen3: 2 layers, width 64, 8/1 heads of 16, MLP 160, vocabulary 272
 --dry-run --tuning full                       |   0 | 151488 of 151488 parameters are trained
 --steps 1 --rank 64 --lr 1                    |   0 | tokens/s
@@ -154,6 +158,8 @@ for t in full lora qlora; do
     run --tuning $t --batch 1 --accumulate 4 --log four.csv
     run --tuning $t --batch 1 --accumulate 4 --mode graph --log graph.csv
     cmp <(cut -d, -f1-5 four.csv) <(cut -d, -f1-5 graph.csv) || fail "accumulation $t: graph differs from eager"
+    run --tuning $t --batch 1 --accumulate 4 --mode graph --recompute layer --log again.csv
+    cmp <(cut -d, -f1-5 four.csv) <(cut -d, -f1-5 again.csv) || fail "accumulation $t: recomputed activations differ"
     paste -d' ' <(column one.csv loss) <(column four.csv loss) | while read -r a b; do close "$a" "$b" 2e-6 || echo "$a $b"; done >bad
     [[ ! -s bad ]] || fail "accumulation $t: $(cat bad)"
     [[ $(column one.csv loss | wc -l) -eq 6 ]] || fail "accumulation $t: rows"

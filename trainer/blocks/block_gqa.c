@@ -73,5 +73,6 @@ const pb_block pb_block_gqa = {.state_bytes = sizeof(pb_gqa),
                                .tables = tables,
                                .begin = begin,
                                .forward = pb_gqa_forward,
+                               .recompute = pb_gqa_recompute,
                                .backward = pb_gqa_backward,
                                .flops = flops};

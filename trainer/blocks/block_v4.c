@@ -107,12 +107,11 @@ static pb_v4_index carve_index(pb_trainer *t, const pb_v4_shape *s)
                          .pick = pb_carve(m, (T * s->T + 1) * sizeof(int32_t))};
 }
 
-/* Reserves the activations of a layer. In a frozen model all layers share one set, which has the largest layer's
- * size. */
+/* Reserves the activations of a layer. If all layers share one set, it has the largest layer's size. */
 static void carve_layer(pb_trainer *t, int layer)
 {
     const pb_geometry *g = &t->model.g;
-    const pb_v4_shape s = t->cfg.model.frozen ? largest(t) : pb_v4_shape_of(t, layer, t->cfg.S);
+    const pb_v4_shape s = pb_shares_attention(t) ? largest(t) : pb_v4_shape_of(t, layer, t->cfg.S);
     const size_t T = (size_t)t->T, B = (size_t)t->cfg.B, e = pb_dtype_size(t->model.cfg.dtype), f = sizeof(float);
     const size_t q = T * (size_t)g->H * g->d;
     pb_v4_acts *a = t->layers[layer].block;
@@ -261,6 +260,7 @@ const pb_block pb_block_v4 = {.state_bytes = sizeof(pb_v4),
                               .tables = tables,
                               .begin = pb_v4_begin,
                               .forward = pb_v4_forward,
+                              .recompute = pb_v4_recompute,
                               .backward = pb_v4_backward,
                               .own_loss = own_loss,
                               .flops = flops};

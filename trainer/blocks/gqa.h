@@ -36,5 +36,6 @@ static inline void pb_attention_inputs(const pb_trainer *t, const pb_gqa_acts *a
 }
 
 pb_status pb_gqa_forward(pb_ctx *ctx, const pb_trainer *t, int layer);
+pb_status pb_gqa_recompute(pb_ctx *ctx, const pb_trainer *t, int layer);
 pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer);
 #endif

@@ -84,11 +84,23 @@ static pb_status attend(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_acts *a)
                                                           .dtype = t->model.cfg.dtype});
 }
 
-pb_status pb_gqa_forward(pb_ctx *ctx, const pb_trainer *t, int layer)
+/* Computes o, the input of the output projection. */
+static pb_status heads(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
     PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_qkv, t->layers[layer].n1, a->qkv));
     PB_TRY(position(ctx, t, layer, a));
-    PB_TRY(attend(ctx, t, a));
-    return pb_product_fwd(ctx, t, layer, &pb_product_o, a->o, t->proj);
+    return attend(ctx, t, a);
+}
+
+pb_status pb_gqa_forward(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    PB_TRY(heads(ctx, t, layer));
+    return pb_product_fwd(ctx, t, layer, &pb_product_o, pb_gqa_layer(t, layer)->o, t->proj);
+}
+
+pb_status pb_gqa_recompute(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    PB_TRY(heads(ctx, t, layer));
+    return pb_product_adapters(ctx, t, layer, &pb_product_o, pb_gqa_layer(t, layer)->o, t->proj);
 }

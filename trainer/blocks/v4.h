@@ -144,5 +144,6 @@ pb_status pb_v4_rotate_back(const pb_v4_pass *p);
 
 pb_status pb_v4_begin(pb_ctx *ctx, const pb_trainer *t);
 pb_status pb_v4_forward(pb_ctx *ctx, const pb_trainer *t, int layer);
+pb_status pb_v4_recompute(pb_ctx *ctx, const pb_trainer *t, int layer);
 pb_status pb_v4_backward(pb_ctx *ctx, const pb_trainer *t, int layer);
 #endif

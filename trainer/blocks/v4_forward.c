@@ -245,19 +245,19 @@ pb_status pb_v4_rotate_back(const pb_v4_pass *p)
                                                    .dtype = p->dtype});
 }
 
-static pb_status output(const pb_v4_pass *p)
+/* Computes low, the input of o_b, from o. */
+static pb_status lower(const pb_v4_pass *p)
 {
     const pb_v4_geometry *v = p->g->v4;
     PB_TRY(pb_v4_rotate_back(p));
-    PB_TRY(pb_grouped_linear_fwd(p->ctx, &(pb_grouped_linear_fwd_args){.x = p->v->wide,
+    return pb_grouped_linear_fwd(p->ctx, &(pb_grouped_linear_fwd_args){.x = p->v->wide,
                                                                        .w = pb_v4_param(p, PB_P_o_a)->w,
                                                                        .y = p->a->low,
                                                                        .T = p->t->T,
                                                                        .G = v->groups,
                                                                        .N = v->o_rank,
                                                                        .K = p->g->H * p->g->d / v->groups,
-                                                                       .dtype = p->dtype}));
-    return product(p, PB_P_o_b, p->a->low, p->t->proj);
+                                                                       .dtype = p->dtype});
 }
 
 /* Makes the key lists that do not depend on activations, before the first layer. */
@@ -272,7 +272,7 @@ pb_status pb_v4_begin(pb_ctx *ctx, const pb_trainer *t)
     return PB_OK;
 }
 
-pb_status pb_v4_forward(pb_ctx *ctx, const pb_trainer *t, int layer)
+pb_status pb_v4_recompute(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_v4_pass p = pb_v4_pass_of(ctx, t, layer);
     PB_TRY(product(&p, PB_P_latent, t->layers[layer].n1, p.a->latent));
@@ -280,5 +280,12 @@ pb_status pb_v4_forward(pb_ctx *ctx, const pb_trainer *t, int layer)
     PB_TRY(keys(&p));
     if (p.s.indexed) PB_TRY(select_rows(&p));
     PB_TRY(attend(&p));
-    return output(&p);
+    return lower(&p);
+}
+
+pb_status pb_v4_forward(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    const pb_v4_pass p = pb_v4_pass_of(ctx, t, layer);
+    PB_TRY(pb_v4_recompute(ctx, t, layer));
+    return product(&p, PB_P_o_b, p.a->low, t->proj);
 }

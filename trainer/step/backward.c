@@ -1,7 +1,7 @@
 /* backward.c - the backward phase: gradients of all trained parameters.
  *
- * It reads the activations without modifying them. Gradients of activations use one set of buffers,
- * which every layer overwrites. */
+ * It reads the activations that the forward phase keeps without modifying them, and computes the others again, layer by
+ * layer (trainer/step/recompute.h). Gradients of activations use one set of buffers, which every layer overwrites. */
 #include "kernels/addnorm/addnorm.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/linear/linear.h"
@@ -9,6 +9,7 @@
 #include "kernels/swiglu/swiglu.h"
 #include "trainer/step/gradients.h"
 #include "trainer/step/products.h"
+#include "trainer/step/recompute.h"
 #include "trainer/step/token_rows.h"
 #include "trainer/step/weights.h"
 
@@ -39,6 +40,7 @@ static pb_status mlp_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
     if (pb_has_adapter(t, layer, PB_TARGET_DOWN))
         PB_TRY(pb_swiglu_fwd(
             ctx, &(pb_swiglu_fwd_args){.gu = a->gu, .y = t->act, .T = t->T, .I = m->g.I, .dtype = m->cfg.dtype}));
+    if (pb_shares_mlp(t)) PB_TRY(pb_product_adapters(ctx, t, layer, &pb_product_down, t->act, t->proj));
     PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_down, t->dcur, t->act, t->dact));
     PB_TRY(pb_swiglu_bwd(ctx, &(pb_swiglu_bwd_args){.dy = t->dact,
                                                     .gu = a->gu,
@@ -110,6 +112,7 @@ pb_status pb_phase_backward(pb_ctx *ctx, void *self)
     PB_TRY(end_stage(ctx, t, 0));
     for (int layer = m->g.L - 1; layer >= 0; layer--) {
         const pb_layer_acts *a = &t->layers[layer];
+        PB_TRY(pb_recompute_layer(ctx, t, layer));
         PB_TRY(mlp_back(ctx, t, layer, a));
         PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->rstd2));
         PB_TRY(t->block->backward(ctx, t, layer));

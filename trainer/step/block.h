@@ -13,13 +13,16 @@
 
 typedef struct pb_block {
     size_t state_bytes, layer_bytes; /* sizes of *t->block_state and of each *t->layers[].block; both start zeroed */
-    pb_status (*check)(const pb_train_config *c);  /* EINVAL: a setting that this family does not support */
-    void (*carve_layer)(pb_trainer *t, int layer); /* reserves what one layer keeps for the backward pass */
-    void (*carve_shared)(pb_trainer *t);           /* reserves tables, and buffers that all layers share */
-    void (*carve_backward)(pb_trainer *t);         /* reserves gradients of activations, one set for all layers */
-    pb_status (*tables)(pb_trainer *t);            /* computes and uploads the RoPE tables; host syncs */
+    pb_status (*check)(const pb_train_config *c); /* EINVAL: a setting that this family does not support */
+    void (*carve_layer)(pb_trainer *t,
+                        int layer);        /* reserves the activations of one layer; of all, if they share them */
+    void (*carve_shared)(pb_trainer *t);   /* reserves tables, and buffers that all layers share */
+    void (*carve_backward)(pb_trainer *t); /* reserves gradients of activations, one set for all layers */
+    pb_status (*tables)(pb_trainer *t);    /* computes and uploads the RoPE tables; host syncs */
     pb_status (*begin)(pb_ctx *ctx, const pb_trainer *t); /* enqueued once per forward pass, before the first layer */
-    pb_status (*forward)(pb_ctx *ctx, const pb_trainer *t, int layer);  /* reads the layer's n1, writes t->proj */
+    pb_status (*forward)(pb_ctx *ctx, const pb_trainer *t, int layer); /* reads the layer's n1, writes t->proj */
+    /* Computes the layer's activations again, from n1. It may overwrite t->proj, with no defined value. */
+    pb_status (*recompute)(pb_ctx *ctx, const pb_trainer *t, int layer);
     pb_status (*backward)(pb_ctx *ctx, const pb_trainer *t, int layer); /* reads t->dcur = dproj, writes t->dn = dn1 */
     /* Adds the indexers' weighted loss of the last micro-batch to *loss. NULL: the block refuses index_loss > 0.
      * Host syncs. */

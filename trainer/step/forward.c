@@ -1,4 +1,6 @@
 /* forward.c - the forward phase: computes logits from token ids, and stores the activations for the backward pass. */
+#include "trainer/step/forward.h"
+
 #include "kernels/addnorm/addnorm.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/linear/linear.h"
@@ -7,9 +9,24 @@
 #include "trainer/step/products.h"
 #include "trainer/step/weights.h"
 
-/* Computes h = x + r and y = RMSNorm(h) with the given gain. */
-static pb_status add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const void *r, const pb_param *gain,
-                              void *h, void *y, float *rstd)
+pb_status pb_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const pb_param *gain, void *y, float *rstd)
+{
+    const size_t D = (size_t)t->model.g.D;
+    return pb_rmsnorm_fwd(ctx, &(pb_rmsnorm_fwd_args){.x = x,
+                                                      .w = gain->w,
+                                                      .y = y,
+                                                      .rstd = rstd,
+                                                      .T = t->T,
+                                                      .G = 1,
+                                                      .D = (int)D,
+                                                      .ldx = D,
+                                                      .ldy = D,
+                                                      .eps = t->model.g.eps,
+                                                      .dtype = t->model.cfg.dtype});
+}
+
+pb_status pb_add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const void *r, const pb_param *gain, void *h,
+                          void *y, float *rstd)
 {
     return pb_addnorm_fwd(ctx, &(pb_addnorm_fwd_args){.x = x,
                                                       .r = r,
@@ -31,15 +48,15 @@ static pb_status block(pb_ctx *ctx, const pb_trainer *t, int layer)
     const pb_model *m = &t->model;
     const pb_layer_acts *a = &t->layers[layer], *next = layer + 1 < m->g.L ? a + 1 : NULL;
     PB_TRY(t->block->forward(ctx, t, layer));
-    PB_TRY(add_and_norm(ctx, t, a->h, t->proj, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->n2, a->rstd2));
+    PB_TRY(pb_add_and_norm(ctx, t, a->h, t->proj, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->n2, a->rstd2));
     PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_gate_up, a->n2, a->gu));
     PB_TRY(pb_swiglu_fwd(
         ctx, &(pb_swiglu_fwd_args){.gu = a->gu, .y = t->act, .T = t->T, .I = m->g.I, .dtype = m->cfg.dtype}));
     PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_down, t->act, t->proj));
     PB_TRY(pb_weights_ready(ctx, t));
-    PB_TRY(next ? add_and_norm(ctx, t, a->hm, t->proj, pb_layer_param(m, layer + 1, PB_P_norm1), next->h, next->n1,
-                               next->rstd1)
-                : add_and_norm(ctx, t, a->hm, t->proj, m->outer[PB_P_norm], t->hf, t->nf, t->rstdf));
+    PB_TRY(next ? pb_add_and_norm(ctx, t, a->hm, t->proj, pb_layer_param(m, layer + 1, PB_P_norm1), next->h, next->n1,
+                                  next->rstd1)
+                : pb_add_and_norm(ctx, t, a->hm, t->proj, m->outer[PB_P_norm], t->hf, t->nf, t->rstdf));
     return pb_weights_fetch(ctx, t, layer + 3);
 }
 
@@ -62,17 +79,7 @@ pb_status pb_phase_forward(pb_ctx *ctx, void *self)
                                                           .dtype = m->cfg.dtype}));
     PB_TRY(pb_weights_ready(ctx, t));
     PB_TRY(pb_weights_fetch(ctx, t, 2));
-    PB_TRY(pb_rmsnorm_fwd(ctx, &(pb_rmsnorm_fwd_args){.x = a->h,
-                                                      .w = pb_layer_param(m, 0, PB_P_norm1)->w,
-                                                      .y = a->n1,
-                                                      .rstd = a->rstd1,
-                                                      .T = t->T,
-                                                      .G = 1,
-                                                      .D = g->D,
-                                                      .ldx = (size_t)g->D,
-                                                      .ldy = (size_t)g->D,
-                                                      .eps = g->eps,
-                                                      .dtype = m->cfg.dtype}));
+    PB_TRY(pb_norm(ctx, t, a->h, pb_layer_param(m, 0, PB_P_norm1), a->n1, a->rstd1));
     PB_TRY(t->block->begin(ctx, t));
     for (int layer = 0; layer < g->L; layer++) PB_TRY(block(ctx, t, layer));
     return pb_linear_fwd(

@@ -10,11 +10,10 @@ const pb_product pb_product_o = {PB_P_o, PB_P_o_bias, PB_TARGET_O, 1};
 const pb_product pb_product_gate_up = {PB_P_gate_up, -1, PB_TARGET_GATE, 2};
 const pb_product pb_product_down = {PB_P_down, -1, PB_TARGET_DOWN, 1};
 
-/* Adds to y the output of the adapters of a product with input x. Stores x A^T in xa for the backward pass. */
-static pb_status adapters(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x, void *y,
-                          int ldy)
+pb_status pb_product_adapters(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x, void *y)
 {
     const pb_model *m = &t->model;
+    const size_t ldy = pb_layer_param(m, layer, pr->param)->rows;
     pb_lora_fwd_args a = {
         .x = x, .T = t->T, .R = m->cfg.rank, .scale = m->cfg.alpha / (float)m->cfg.rank, .dtype = m->cfg.dtype};
     for (int i = (int)pr->first; i < (int)pr->first + pr->targets; i++) {
@@ -27,7 +26,7 @@ static pb_status adapters(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
         g->b = lb->w;
         g->xa = t->layers[layer].xa[i];
         g->y = pb_column(t, y, offset);
-        g->ldy = (size_t)ldy;
+        g->ldy = ldy;
     }
     return a.n ? pb_lora_fwd(ctx, &a) : PB_OK;
 }
@@ -52,7 +51,7 @@ pb_status pb_product_fwd(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_p
         PB_TRY(pb_linear_fwd(
             ctx, &(pb_linear_fwd_args){
                      .x = x, .w = w->w, .bias = bias, .y = y, .T = t->T, .N = N, .K = K, .dtype = w->dtype}));
-    return adapters(ctx, t, layer, pr, x, y, N);
+    return pb_product_adapters(ctx, t, layer, pr, x, y);
 }
 
 /* Backward of the adapters of a product with input x: adds their contribution to dx and computes

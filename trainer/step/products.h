@@ -14,6 +14,10 @@ extern const pb_product pb_product_qkv, pb_product_o, pb_product_gate_up, pb_pro
 
 /* Computes y [T,rows] = x w^T (+ bias) (+ adapters), where w is dense or NF4. */
 pb_status pb_product_fwd(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x, void *y);
+/* Adds to y the output of the adapters of a product with input x, and stores x A^T of each in t->layers[layer].xa for
+ * the backward pass. pb_product_fwd calls it. Does nothing if the product has no adapters. */
+pb_status pb_product_adapters(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x,
+                              void *y);
 /* Computes dx = dy w plus the adapters' contribution, and the adapters' gradients. x, the input of the product, is only
  * read if the product has adapters. */
 pb_status pb_product_dx(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *dy,

@@ -75,11 +75,29 @@ pb_memory pb_trainer_memory(const pb_trainer *t)
                        t->acts.size};
 }
 
+/* True if the backward pass computes the product with a layer's matrix or adapter again (see trainer/step/recompute.h). */
+static bool computed_again(const pb_trainer *t, const pb_param *p)
+{
+    const pb_model *m = &t->model;
+    if (p->layer < 0 || m->cfg.frozen) return false;
+    bool mlp = p == pb_layer_param(m, p->layer, PB_P_gate_up);
+    for (int i = PB_TARGET_GATE; i < PB_NTARGETS; i++) {
+        const int at = p->layer * PB_NTARGETS + i;
+        mlp |= p == m->lora_a[at] || p == m->lora_b[at];
+    }
+    if (mlp) return pb_shares_mlp(t);
+    if (p == pb_layer_param(m, p->layer, PB_P_down)) return false;
+    if (p == pb_layer_param(m, p->layer, PB_P_o) || p == pb_layer_param(m, p->layer, PB_P_o_b))
+        return pb_shares_attention(t) && pb_shares_mlp(t);
+    return pb_shares_attention(t);
+}
+
 pb_flops pb_trainer_flops(const pb_trainer *t)
 {
     const pb_model *m = &t->model;
     const double T = (double)t->cfg.B * t->cfg.S;
     pb_flops f = t->block->flops(t);
+    double again = pb_shares_attention(t) && !m->cfg.frozen ? f.forward : 0;
     for (int i = 0; i < m->n; i++) {
         const pb_param *p = &m->params[i];
         /* an untied embedding is a lookup without FLOPs; a tied one is also the head's matrix, which is counted */
@@ -88,6 +106,9 @@ pb_flops pb_trainer_flops(const pb_trainer *t)
         const double product = 2 * T * (double)pb_param_n(p);
         f.forward += product;
         f.backward += product * (p->trained ? 2 : 1);
+        again += computed_again(t, p) ? product : 0;
     }
+    f.backward += again;
+    f.again += again;
     return f;
 }

@@ -5,6 +5,7 @@
 
 #include "os/where.h"
 #include "profiles/ranges.h"
+#include "trainer/step/activations.h"
 #include "trainer/step/gradients.h"
 #include "trainer/step/matrices.h"
 #include "trainer/step/shards.h"
@@ -95,74 +96,7 @@ pb_status pb_backward_and_clip(pb_ctx *ctx, void *self)
     return pb_run_phase(ctx, self, PB_PHASE_clip);
 }
 
-/* ---- reserving device memory -------------------------------------------------------------------- */
-
-static void carve_layer(pb_trainer *t, int layer)
-{
-    const pb_geometry *g = &t->model.g;
-    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype), f = sizeof(float);
-    pb_layer_acts *a = &t->layers[layer];
-    pb_arena *m = &t->acts;
-    a->h = pb_carve(m, T * g->D * e);
-    a->n1 = pb_carve(m, T * g->D * e);
-    a->rstd1 = pb_carve(m, T * f);
-    t->block->carve_layer(t, layer);
-    a->hm = pb_carve(m, T * g->D * e);
-    a->n2 = pb_carve(m, T * g->D * e);
-    a->rstd2 = pb_carve(m, T * f);
-    a->gu = pb_carve(m, T * 2 * g->I * e);
-    for (int i = 0; i < PB_NTARGETS; i++)
-        a->xa[i] = pb_carve(m, t->model.lora_a[layer * PB_NTARGETS + i] ? T * (size_t)t->model.cfg.rank * e : 0);
-}
-
-static void carve_backward(pb_trainer *t)
-{
-    const pb_geometry *g = &t->model.g;
-    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype);
-    pb_arena *m = &t->acts;
-    t->dcur = pb_carve(m, T * g->D * e);
-    t->dn = pb_carve(m, T * g->D * e);
-    t->block->carve_backward(t);
-    t->dact = pb_carve(m, T * g->I * e);
-    t->dgu = pb_carve(m, T * 2 * g->I * e);
-}
-
-static void carve(pb_trainer *t)
-{
-    const pb_geometry *g = &t->model.g;
-    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype), f = sizeof(float);
-    pb_arena *m = &t->acts;
-    t->ids = pb_carve(m, T * sizeof *t->ids);
-    t->targets = pb_carve(m, T * sizeof *t->targets);
-    t->mask = pb_carve(m, T * f);
-    t->inv_count = pb_carve(m, f);
-    t->loss_scale = pb_carve(m, f);
-    t->index_scale = pb_carve(m, t->cfg.model.index_loss > 0 ? f : 0);
-    t->start = pb_carve(m, t->cfg.packed ? T * sizeof *t->start : 0);
-    t->pos = pb_carve(m, t->cfg.packed ? T * sizeof *t->pos : 0);
-    t->block->carve_shared(t);
-    const bool learns = !t->cfg.model.frozen;
-    for (int i = 0; i < (learns ? g->L : 1); i++) carve_layer(t, i);
-    /* Without a backward pass all layers share the buffers of layer 0, including those of its attention block. */
-    for (int i = 1; i < g->L && !learns; i++) t->layers[i] = t->layers[0];
-    t->hf = pb_carve(m, T * g->D * e);
-    t->nf = pb_carve(m, T * g->D * e);
-    t->rstdf = pb_carve(m, T * f);
-    t->logits = pb_carve(m, T * g->V * e);
-    t->nll = pb_carve(m, T * f);
-    t->report = pb_carve(m, sizeof *t->report);
-    t->reports = t->cfg.comm ? pb_carve(m, (size_t)pb_comm_size(t->cfg.comm) * sizeof *t->reports) : t->report;
-    t->step_loss = pb_carve(m, f);
-    t->all_loss = t->cfg.comm ? pb_carve(m, f) : t->step_loss;
-    t->proj = pb_carve(m, T * g->D * e);
-    t->act = pb_carve(m, T * g->I * e);
-    if (learns) carve_backward(t);
-    t->partial = pb_carve(m, (size_t)t->slots * f);
-    t->clip = pb_carve(m, (size_t)t->ngroups * sizeof *t->clip);
-    t->clip_list = pb_carve(m, (size_t)t->ntrained * sizeof *t->clip_list);
-    t->adamw_list = pb_carve(m, (size_t)pb_adamw_entries(t) * sizeof *t->adamw_list);
-    t->state = pb_carve(m, sizeof *t->state);
-}
+/* ---- clip groups -------------------------------------------------------------------------------- */
 
 /* Lists the trained tensors by clip group: one group per layer, then the parameters outside the layers. */
 static pb_status group(pb_trainer *t)
@@ -249,11 +183,10 @@ static pb_status set_up(pb_trainer *t)
     t->block_state = calloc(1, t->block->state_bytes);
     t->block_layers = calloc(L, t->block->layer_bytes);
     if (!t->layers || !t->block_state || !t->block_layers) return pb_fail(PB_ENOMEM, "no memory for the layers");
-    for (size_t i = 0; i < L; i++) t->layers[i].block = (unsigned char *)t->block_layers + i * t->block->layer_bytes;
     pb_arena_begin(&t->acts, t->ctx);
-    carve(t);
+    pb_activations_carve(t);
     PB_TRY(pb_arena_commit(&t->acts));
-    carve(t);
+    pb_activations_carve(t);
     place_partials(t);
     PB_TRY(t->block->tables(t));
     PB_TRY(pb_clip_write_lists(t));

@@ -54,6 +54,22 @@ typedef enum pb_kv_qat_variant {
         PB_NKVQATS
 } pb_kv_qat_variant;
 
+/* The activations that the forward pass does not keep for the backward pass, which computes them again, layer by layer,
+ * from what is kept. All layers share one set of the buffers of such activations. The results are the same, bit for
+ * bit, wherever all implementations give the same bits in every run. Each entry: X(enumerator, word on the command line,
+ * meaning). */
+#define PB_RECOMPUTE_MAP(X)                                                                                            \
+    X(NONE, "none", "all activations are kept")                                                                        \
+    X(ATTENTION, "attention", "not those from a layer's first norm to the input of its output projection")             \
+    X(MLP, "mlp", "not those from a layer's second norm to the gate and up projections")                               \
+    X(LAYER, "layer", "none of a layer but its input")
+typedef enum pb_recompute {
+#define X(id, word, what) PB_RECOMPUTE_##id,
+    PB_RECOMPUTE_MAP(X)
+#undef X
+        PB_NRECOMPUTES
+} pb_recompute;
+
 typedef struct pb_train_config {
     pb_model_config model;
     int B, S; /* B: rows of a batch; S: tokens of its longest row */
@@ -62,6 +78,7 @@ typedef struct pb_train_config {
     bool packed;
     pb_attention_variant attention;
     pb_kv_qat_variant kv_qat;
+    pb_recompute recompute; /* without effect on a frozen model, which keeps no activations */
     pb_clip_variant clip;
     float max_norm;                            /* limit of the gradients' L2 norm; > 0 */
     float lr, beta1, beta2, eps, weight_decay; /* of AdamW; norms and biases have no weight decay */

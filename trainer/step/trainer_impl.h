@@ -4,7 +4,8 @@
 #include "trainer/parallel/units.h"
 #include "trainer/step/block.h"
 
-/* Activations that one layer keeps from the forward to the backward pass. T = B*S tokens. */
+/* Activations that one layer keeps from the forward to the backward pass. T = B*S tokens. Those that the backward pass
+ * computes again (pb_train_config.recompute) are in memory that all layers share. */
 typedef struct pb_layer_acts {
     void *h, *n1;          /* [T,D] h: residual stream at the layer's input; n1: its RMSNorm */
     float *rstd1;          /* [T] */
@@ -158,6 +159,17 @@ struct pb_trainer {
 
 /* True if the backward pass adds to the gradients in memory; false: it overwrites them. */
 static inline bool pb_adds(const pb_trainer *t) { return t->accumulate && !t->gradients.separate; }
+
+/* True if the activations of a layer's attention, from its first norm on, are in memory that all layers share; the same
+ * for those of its MLP, from its second norm on. */
+static inline bool pb_shares_attention(const pb_trainer *t)
+{
+    return t->cfg.model.frozen || t->cfg.recompute == PB_RECOMPUTE_ATTENTION || t->cfg.recompute == PB_RECOMPUTE_LAYER;
+}
+static inline bool pb_shares_mlp(const pb_trainer *t)
+{
+    return t->cfg.model.frozen || t->cfg.recompute == PB_RECOMPUTE_MLP || t->cfg.recompute == PB_RECOMPUTE_LAYER;
+}
 
 /* Pointer to column `col` of a tensor of the model's dtype. */
 static inline void *pb_column(const pb_trainer *t, void *p, int col)

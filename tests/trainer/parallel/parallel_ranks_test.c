@@ -25,7 +25,8 @@ typedef struct plan {
     bool graph;
     pb_reduce reduce;
     pb_shard shard;
-    int layers; /* 0: all of the model */
+    int layers;             /* 0: all of the model */
+    pb_recompute recompute; /* of the ranks that train together; one rank alone keeps all activations */
     /* bad_step 0: none. In this step the gradients of this rank are not finite, because of its loss scale; without
      * clipping, its loss is not finite. */
     int bad_rank, bad_step;
@@ -175,6 +176,7 @@ static result train(group *w, const plan *p, bool together)
     pb_graphs g = {0};
     pb_clip_state clip[8];
     c.comm = together ? w->comm : NULL;
+    c.recompute = together ? p->recompute : PB_RECOMPUTE_NONE;
     c.micro_batches = all / ranks;
     pb_trainer *t = open_trainer(&w->ctx, &c);
     CHECK_OK(pb_trainer_shard(t));
@@ -234,7 +236,8 @@ static void sharded_state_equals_one_rank(void **state)
                                            .shard = (pb_shard)shard});
 }
 
-/* Models of one, two and more layers, whose weights take turns in two buffers; tied and untied, of every family. */
+/* Models of one, two and more layers, whose weights take turns in two buffers; tied and untied, of every family. All but
+ * every fourth compute activations again, with the weights that the backward pass gathers. */
 static void sharded_weights_equal_one_rank(void **state)
 {
     static const struct {
@@ -251,6 +254,7 @@ static void sharded_weights_equal_one_rank(void **state)
                                    .dtype = i % 2 ? PB_BF16 : PB_F32,
                                    .parts = 1,
                                    .graph = i > 0,
+                                   .recompute = (pb_recompute)((i + 3) % PB_NRECOMPUTES),
                                    .shard = PB_SHARD_PARAMETERS});
 }
 

@@ -1,0 +1,97 @@
+/* activations.c - reserves the device memory of a step: activations, their gradients, and the state of clipping. */
+#include "trainer/step/activations.h"
+
+#include "trainer/step/products.h"
+
+/* Reserves x A^T of the adapters first .. end-1 of a layer. */
+static void carve_adapters(pb_trainer *t, int layer, int first, int end)
+{
+    const size_t bytes = (size_t)t->T * (size_t)t->model.cfg.rank * pb_dtype_size(t->model.cfg.dtype);
+    for (int i = first; i < end; i++)
+        t->layers[layer].xa[i] = pb_carve(&t->acts, pb_has_adapter(t, layer, (pb_target)i) ? bytes : 0);
+}
+
+static void carve_attention(pb_trainer *t, int layer)
+{
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype);
+    pb_layer_acts *a = &t->layers[layer];
+    a->n1 = pb_carve(&t->acts, T * t->model.g.D * e);
+    a->rstd1 = pb_carve(&t->acts, T * sizeof *a->rstd1);
+    t->block->carve_layer(t, layer);
+    carve_adapters(t, layer, PB_TARGET_Q, PB_TARGET_GATE);
+}
+
+static void carve_mlp(pb_trainer *t, int layer)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype);
+    pb_layer_acts *a = &t->layers[layer];
+    a->n2 = pb_carve(&t->acts, T * g->D * e);
+    a->rstd2 = pb_carve(&t->acts, T * sizeof *a->rstd2);
+    a->gu = pb_carve(&t->acts, T * 2 * g->I * e);
+    carve_adapters(t, layer, PB_TARGET_GATE, PB_NTARGETS);
+}
+
+/* Reserves the activations of a layer. What the layers share is layer 0's, including the buffers of its attention
+ * block: all of it without a backward pass, else what the backward pass computes again. */
+static void carve_layer(pb_trainer *t, int layer)
+{
+    const size_t row = (size_t)t->T * t->model.g.D * pb_dtype_size(t->model.cfg.dtype);
+    const bool first = layer == 0;
+    pb_layer_acts *a = &t->layers[layer];
+    *a = first ? (pb_layer_acts){.block = t->block_layers} : t->layers[0];
+    if (first || !t->cfg.model.frozen) a->h = pb_carve(&t->acts, row);
+    if (first || !pb_shares_attention(t)) {
+        a->block = (unsigned char *)t->block_layers + (size_t)layer * t->block->layer_bytes;
+        carve_attention(t, layer);
+    }
+    if (first || !pb_shares_attention(t) || !pb_shares_mlp(t)) a->hm = pb_carve(&t->acts, row);
+    if (first || !pb_shares_mlp(t)) carve_mlp(t, layer);
+}
+
+static void carve_backward(pb_trainer *t)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype);
+    pb_arena *m = &t->acts;
+    t->dcur = pb_carve(m, T * g->D * e);
+    t->dn = pb_carve(m, T * g->D * e);
+    t->block->carve_backward(t);
+    t->dact = pb_carve(m, T * g->I * e);
+    t->dgu = pb_carve(m, T * 2 * g->I * e);
+}
+
+void pb_activations_carve(pb_trainer *t)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype), f = sizeof(float);
+    pb_arena *m = &t->acts;
+    t->ids = pb_carve(m, T * sizeof *t->ids);
+    t->targets = pb_carve(m, T * sizeof *t->targets);
+    t->mask = pb_carve(m, T * f);
+    t->inv_count = pb_carve(m, f);
+    t->loss_scale = pb_carve(m, f);
+    t->index_scale = pb_carve(m, t->cfg.model.index_loss > 0 ? f : 0);
+    t->start = pb_carve(m, t->cfg.packed ? T * sizeof *t->start : 0);
+    t->pos = pb_carve(m, t->cfg.packed ? T * sizeof *t->pos : 0);
+    t->block->carve_shared(t);
+    const bool learns = !t->cfg.model.frozen;
+    for (int i = 0; i < g->L; i++) carve_layer(t, i);
+    t->hf = pb_carve(m, T * g->D * e);
+    t->nf = pb_carve(m, T * g->D * e);
+    t->rstdf = pb_carve(m, T * f);
+    t->logits = pb_carve(m, T * g->V * e);
+    t->nll = pb_carve(m, T * f);
+    t->report = pb_carve(m, sizeof *t->report);
+    t->reports = t->cfg.comm ? pb_carve(m, (size_t)pb_comm_size(t->cfg.comm) * sizeof *t->reports) : t->report;
+    t->step_loss = pb_carve(m, f);
+    t->all_loss = t->cfg.comm ? pb_carve(m, f) : t->step_loss;
+    t->proj = pb_carve(m, T * g->D * e);
+    t->act = pb_carve(m, T * g->I * e);
+    if (learns) carve_backward(t);
+    t->partial = pb_carve(m, (size_t)t->slots * f);
+    t->clip = pb_carve(m, (size_t)t->ngroups * sizeof *t->clip);
+    t->clip_list = pb_carve(m, (size_t)t->ntrained * sizeof *t->clip_list);
+    t->adamw_list = pb_carve(m, (size_t)pb_adamw_entries(t) * sizeof *t->adamw_list);
+    t->state = pb_carve(m, sizeof *t->state);
+}

@@ -1,0 +1,27 @@
+/* recompute.c - computes the activations of a layer again, for its backward pass. */
+#include "trainer/step/recompute.h"
+
+#include "trainer/step/forward.h"
+#include "trainer/step/products.h"
+
+static pb_status attention(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    const pb_layer_acts *a = &t->layers[layer];
+    PB_TRY(pb_norm(ctx, t, a->h, pb_layer_param(&t->model, layer, PB_P_norm1), a->n1, a->rstd1));
+    return pb_shares_mlp(t) ? t->block->forward(ctx, t, layer) : t->block->recompute(ctx, t, layer);
+}
+
+static pb_status mlp(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    const pb_layer_acts *a = &t->layers[layer];
+    const pb_param *gain = pb_layer_param(&t->model, layer, PB_P_norm2);
+    PB_TRY(pb_shares_attention(t) ? pb_add_and_norm(ctx, t, a->h, t->proj, gain, a->hm, a->n2, a->rstd2)
+                                  : pb_norm(ctx, t, a->hm, gain, a->n2, a->rstd2));
+    return pb_product_fwd(ctx, t, layer, &pb_product_gate_up, a->n2, a->gu);
+}
+
+pb_status pb_recompute_layer(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    if (pb_shares_attention(t)) PB_TRY(attention(ctx, t, layer));
+    return pb_shares_mlp(t) ? mlp(ctx, t, layer) : PB_OK;
+}
