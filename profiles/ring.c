@@ -19,7 +19,7 @@ typedef struct slot {
 } slot;
 _Static_assert(sizeof(slot) == 64, "a slot is a cache line");
 
-/* What a range is, in one word: bits 0 to 7 its kind, 8 to 15 its depth, and whether its flops and bytes were written. The
+/* The kind of a range and more, in one word: bits 0 to 7 its kind, 8 to 15 its depth, and whether its flops and bytes were written. The
  * slots of ranges without work keep the flops and bytes of older ranges: writing zeros would cost time. */
 enum { HAS_WORK = 1 << 16 };
 static inline unsigned about_range(pb_range_kind kind, int depth) { return (unsigned)kind | (unsigned)depth << 8; }

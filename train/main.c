@@ -12,21 +12,6 @@
 
 enum { EXIT_MACHINE = 125 };
 
-static const pb_command_info commands[] = {
-#define COMMAND(name, arguments, what) {#name, arguments, what},
-#include "train/commands.def"
-#undef COMMAND
-    {0},
-};
-static const pb_option_info options[] = {
-#define OPT(name, type, letter, argument, deflt, commands, resumed, help)                                              \
-    {#type, #name, argument, deflt, help, commands, letter, offsetof(pb_train_options, name)},
-#include "train/options.def"
-#undef OPT
-    {0},
-};
-const pb_cli pb_train_cli = {"train", commands, options, NULL, NULL};
-
 static pb_status (*const functions[PB_NCOMMANDS])(const pb_train_options *o) = {
 #define COMMAND(name, arguments, what) pb_train_##name,
 #include "train/commands.def"
@@ -44,16 +29,15 @@ pb_status pb_train_completion(const pb_train_options *o)
 
 pb_status pb_train_help(const pb_train_options *o)
 {
-    int c = 0;
+    const pb_command_info *c = pb_train_cli.commands;
     if (o->args.n) {
-        PB_TRY(pb_cli_command(&pb_train_cli, o->args.v[0], &c));
-        printf("usage: train %s [OPTION...] %s\n%s\n\noptions:\n", commands[c].name, commands[c].arguments,
-               commands[c].what);
-        pb_cli_print_options(&pb_train_cli, c, stdout);
+        int i;
+        PB_TRY(pb_cli_command(&pb_train_cli, o->args.v[0], &i));
+        printf("usage: train %s [OPTION...] %s\n%s\n\noptions:\n", c[i].name, c[i].arguments, c[i].what);
+        pb_cli_print_options(&pb_train_cli, i, stdout);
     } else {
         printf("usage: train [COMMAND] [OPTION...]      without COMMAND: train run\n\ncommands:\n");
-        for (; commands[c].name; c++)
-            printf("  %-11s %-8s %s\n", commands[c].name, commands[c].arguments, commands[c].what);
+        for (; c->name; c++) printf("  %-11s %-8s %s\n", c->name, c->arguments, c->what);
         printf("\n`train help COMMAND` prints the options of a command.\n");
     }
     printf("\nexit codes:\n  0    success\n  1    a loss was not finite, or --max-skipped ended the run\n"
@@ -193,7 +177,7 @@ int main(int argc, char **argv)
     pb_status s = find_command(argc, argv, &o.command, &first);
     if (s == PB_OK) s = pb_cli_parse(&pb_train_cli, o.command, argc - first, argv + first, &o, &o.args);
     if (s == PB_OK && o.help) {
-        o.args = (pb_words){{commands[o.command].name}, 1};
+        o.args = (pb_words){{pb_train_cli.commands[o.command].name}, 1};
         o.command = PB_COMMAND_help;
     }
     if (s == PB_OK && o.command == PB_COMMAND_run && o.ranks > 1 && !o.dry_run && !pb_launched() &&

@@ -42,10 +42,10 @@ typedef struct pb_timing {
     double median;                  /* median of seconds[]; NaN: no samples */
     double host[PB_MAX_SAMPLES];    /* seconds until fn returned to the host, by the host's clock */
     double host_median;
-    double record_seconds;              /* time to capture and instantiate the graph; 0 without a graph */
-    size_t nodes;                       /* nodes of the graph; 0 without a graph */
+    double record_seconds;                        /* time to capture and instantiate the graph; 0 without a graph */
+    size_t nodes;                                 /* nodes of the graph; 0 without a graph */
     double kernel_launches, host_syncs, searches; /* kernel launches, host syncs and searched algorithms per call */
-    uint64_t allocations;               /* calls of pb_alloc in one call: the most of all samples */
+    uint64_t allocations;                         /* calls of pb_alloc in one call: the most of all samples */
     pb_tally names; /* kernel launches by name, of the last warm-up call; a graph replays the same kernels */
     double instructions[PB_COUNTED_CALLS]; /* with a counter: of each call */
     bool counted;                          /* the calls were counted, not timed */

@@ -58,7 +58,7 @@ static void bf16_tensors_are_near_the_definition(void **state)
 }
 
 /* Biases around 1e4 and -1e4: e^1e4 overflows, so the maximum of score and bias must be subtracted. At 1e4 a score has
- * only 10 bits behind the point in f32. */
+ * only 10 fractional bits in f32. */
 static void large_biases_stay_finite(void **state)
 {
     check_case(*state, &shapes[4], PB_LISTS_EXACT, 1e4, PB_F32);

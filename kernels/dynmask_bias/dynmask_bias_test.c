@@ -114,7 +114,7 @@ static void softplus_is_linear_above_20(void **state)
     free(p);
 }
 
-/* With A = 0, transformers' initial value, every bias is equal; A has a gradient, but nothing behind it. */
+/* With A = 0, transformers' initial value, every bias is equal; A has a gradient, but the inputs of the projection have none. */
 static void with_a_0_only_a_has_a_gradient(void **state)
 {
     problem *p = make(), *old = make();
@@ -178,7 +178,7 @@ static void threads_do_not_change_the_result(void **state)
     free(one), free(four);
 }
 
-/* What earlier ops left in the scratch memory must not enter the sums. */
+/* Values that earlier ops left in the scratch memory must not enter the sums. */
 static void old_scratch_leaves_no_trace(void **state)
 {
     pb_ctx *ctx = *state;

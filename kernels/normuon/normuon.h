@@ -69,7 +69,7 @@ typedef struct pb_normuon_piece {
     float decay; /* wd */
 } pb_normuon_piece;
 
-/* What decides whether a step is skipped, and the scale of its gradients; the members are those of pb_adamw_step_args. */
+/* The conditions on which a step is skipped, and the scale of its gradients; the members are those of pb_adamw_step_args. */
 typedef struct pb_normuon_when {
     const pb_clip_state *clip; /* [nclip], or NULL */
     const float *loss_scale;   /* [1], or NULL: 1 */

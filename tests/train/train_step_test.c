@@ -3,42 +3,19 @@
 #include "tests/trainer/step/trainer_fixture.h"
 #include "train/step.h"
 
+/* The options of a short LoRA run, parsed as the program parses its command line: options that are not named here have
+ * their defaults. */
 static pb_train_options options(void)
 {
+    char *words[] = {
+        "--model=tiny",  "--tuning=lora", "--batch=2",           "--seq=96",    "--bucket=32",  "--rank=4",
+        "--targets=q,v", "--lr=1e-3",     "--schedule=constant", "--dtype=f32", "--mode=graph", "--deterministic",
+        "--quiet",       "--pack=off",    "--long-ones=split",   "--clip=fused"};
     const char *backend = getenv("PB_TEST_BACKEND");
-    return (pb_train_options){.command = PB_COMMAND_run,
-                              .model = "tiny",
-                              .tuning = "lora",
-                              .steps = 20,
-                              .batch = 2,
-                              .seq = 96,
-                              .bucket = 32,
-                              .accumulate = 1,
-                              .reduce = "f32",
-                              .shard = "none",
-                              .attention = "auto",
-                              .kv_qat = "none",
-                              .recompute = "none",
-                              .rank = 4,
-                              .alpha = (double)NAN,
-                              .targets = "q,v",
-                              .lr = 1e-3,
-                              .schedule = "constant",
-                              .min_lr = 0,
-                              .clip = "fused",
-                              .max_norm = 1,
-                              .loss_scale = 1,
-                              .dtype = "f32",
-                              .mode = "graph",
-                              .device = backend ? backend : "cpu",
-                              .deterministic = true,
-                              .loss_mask_type = "assistant",
-                              .bad_lines = "fail",
-                              .long_ones = "split",
-                              .pack = "off",
-                              .train_norms = "yes",
-                              .seed = 42,
-                              .quiet = true};
+    pb_train_options o = {.command = PB_COMMAND_run};
+    CHECK_OK(pb_cli_parse(&pb_train_cli, o.command, sizeof words / sizeof *words, words, &o, &o.args));
+    o.device = backend ? backend : "cpu";
+    return o;
 }
 
 static void open_job(const pb_train_options *o, pb_job *j)

@@ -34,7 +34,7 @@ typedef enum pb_ns_dtype {
         PB_NNS_DTYPES
 } pb_ns_dtype;
 
-/* What becomes of the momentum of a step that the NaN guard skips. */
+/* The momentum after a step that the NaN guard skips. */
 #define PB_GUARD_MAP(X)                                                                                                \
     X(RESTORE, "restore", "the momentum is as before the step")                                                        \
     X(KEEP, "keep", "the momentum has added the step's gradient")

@@ -71,8 +71,8 @@ pb_matrix_counts pb_trainer_matrices(const pb_trainer *t)
 pb_memory pb_trainer_memory(const pb_trainer *t)
 {
     return (pb_memory){t->model.weights.size + t->model.masters.size + t->weights.arena.size + t->weights.masters.size,
-                       t->model.grads.size + t->gradients.arena.size, t->model.moments.size + t->shards.arena.size + t->matrices.arena.size,
-                       t->acts.size};
+                       t->model.grads.size + t->gradients.arena.size,
+                       t->model.moments.size + t->shards.arena.size + t->matrices.arena.size, t->acts.size};
 }
 
 /* True if the backward pass computes the product with a layer's matrix or adapter again (see trainer/step/recompute.h). */

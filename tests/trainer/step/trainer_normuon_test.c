@@ -337,7 +337,7 @@ static void the_momentum_is_restored_or_kept(void **state)
 }
 
 /* Without clip states nothing else notices a gradient that is not finite. With `restore` it does not enter the
- * momentum, so training goes on; with `keep` it does, and every later step is skipped. */
+ * momentum, so training continues; with `keep` it does, and every later step is skipped. */
 static void a_bad_gradient_stays_out_of_a_restored_momentum(void **state)
 {
     pb_ctx *ctx = *state;
