@@ -244,10 +244,15 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_output_equals_the_definition),       cmocka_unit_test(every_kind_of_list_is_attended_to),
-        cmocka_unit_test(bf16_tensors_are_near_the_definition),     cmocka_unit_test(large_biases_stay_finite),
-        cmocka_unit_test(a_bias_of_minus_infinity_hides_a_key),     cmocka_unit_test(a_constant_bias_only_shifts_lse),
-        cmocka_unit_test(with_every_key_it_equals_dense_attention), cmocka_unit_test(test_errors),
+        cmocka_unit_test(every_output_equals_the_definition),
+        cmocka_unit_test(every_kind_of_list_is_attended_to),
+        cmocka_unit_test(bf16_tensors_are_near_the_definition),
+        cmocka_unit_test(large_biases_stay_finite),
+        cmocka_unit_test(vectors_without_queries_add_nothing),
+        cmocka_unit_test(a_bias_of_minus_infinity_hides_a_key),
+        cmocka_unit_test(a_constant_bias_only_shifts_lse),
+        cmocka_unit_test(with_every_key_it_equals_dense_attention),
+        cmocka_unit_test(test_errors),
     };
     return test_every_impl(&pb_op_dynmask_attention_fwd, tests, sizeof tests / sizeof *tests);
 }
