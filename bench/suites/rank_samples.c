@@ -25,11 +25,10 @@ typedef struct job {
 
 pb_measure_opts pb_rank_measure_opts(const pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
-    pb_measure_opts o =
-        pb_env_measure_opts(env, (pb_measure_opts){.warmup = 1,
-                                                   .min_samples = 5,
-                                                   .max_samples = PB_RANK_SAMPLES,
-                                                   .min_time = ctx->id == PB_CPU ? 1.5 : 0.4});
+    pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){.warmup = 1,
+                                                                   .min_samples = 5,
+                                                                   .max_samples = PB_RANK_SAMPLES,
+                                                                   .min_time = ctx->id == PB_CPU ? 1.5 : 0.4});
     o.graph = pb_train_case_graph(c);
     return o;
 }
