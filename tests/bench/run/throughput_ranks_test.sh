@@ -32,6 +32,7 @@ awk -F, '
         is(v["tokens_per_second"] * v["step_time"], 2 * 2 * 16, "tokens of all ranks")
         is(v["tokens_per_second_per_rank"] * 2, v["tokens_per_second"], "tokens of a rank")
         is(v["scaling_efficiency"] * v["step_time"], v["one_rank_step_time"], "efficiency")
+        if (!(v["exposed_communication_time"] < v["step_time"])) { print "exposed", v["exposed_communication_time"]; bad = 1 }
         if (!(v["step_time_spread"] >= 1)) { print "spread", v["step_time_spread"]; bad = 1 }
         exit bad
     }' two/results.csv >log || fail "a figure does not follow from the others"
