@@ -81,6 +81,10 @@ static pb_status measure_range(pb_ctx *ctx, const pb_case *c, const pb_suite_env
     }
     if (s == PB_OK) s = pb_emit_timing(env->emitter, c, "range_time", t, note);
     if (s == PB_OK && t->n) s = judge_range(c, env->emitter, l, t->median);
+    if (s == PB_OK && l->level == PB_LEVEL_ring) {
+        s = pb_clock_cost(ctx, &o, l->tsc, t);
+        if (s == PB_OK) s = pb_emit_timing(env->emitter, c, "clock_time", t, "the two readings of the clock in it");
+    }
     free(t);
     return s;
 }
