@@ -147,11 +147,19 @@ static pb_status print_gpus(const pb_analyzed *j, const pb_analyze_output *o)
     return pb_sheet_print(&t, o->format, o->f);
 }
 
+static bool has_collectives(const pb_analyzed *j)
+{
+    for (size_t i = 0; i < j->run.n; i++)
+        if (j->of[i].ncollectives) return true;
+    return false;
+}
+
 static pb_status print_all(const pb_analyzed *j, const pb_analyzed *before, const pb_analyze_output *o)
 {
     csv_head(o);
     PB_TRY(print_ranks(j, o));
     if (pb_analyzed_has_gpu(j)) PB_TRY(print_gpus(j, o));
+    if (has_collectives(j)) PB_TRY(pb_analyze_collectives(j, o));
     PB_TRY(pb_analyze_phases(j, o));
     PB_TRY(pb_analyze_ops(j, o));
     if (pb_analyzed_has_gpu(j)) PB_TRY(pb_analyze_kernels(j, o));
