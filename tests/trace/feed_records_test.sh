@@ -38,7 +38,7 @@ known='"Collective name":"all_gather","bytes":2097152,"dtype":"bf16","Process Gr
 "$bench" analyze collectives --format csv >csv 2>log || fail 'analyze'
 awk -F, '$1 == "gpu" && $5 == "exposed_communication" { want = $6 }
     $1 == "collective" && $5 == "exposed" { sum += $6 }
-    $1 == "collective" && $5 == "calls" { calls[$4] = 3 * $6 }
+    $1 == "collective" && $5 == "calls" { calls[$4] = int(3 * $6 + 0.5) }
     END { d = sum - want; exit !(want > 0 && d < 1e-9 && d > -1e-9 && calls["all_reduce dp bf16"] == 6 && calls["all_gather dp bf16"] == 1) }' csv ||
     fail "collectives: $(grep -E '^collective|exposed' csv)"
 
