@@ -101,6 +101,20 @@ static void put_expected(pb_gzip *g, const pb_trace_about *a)
     pb_gzip_print(g, "]");
 }
 
+static void put_clock(pb_gzip *g, const pb_trace_about *a)
+{
+    const pb_clock_offset *c = a->clock;
+    if (!a->compared) return;
+    if (!c[0].known || !c[1].known) {
+        put_text(g, ",\"clock_unknown\":", c[0].known ? c[1].why : c[0].why);
+        return;
+    }
+    pb_gzip_print(g,
+                  ",\"clock_offsets_ns\":[%" PRId64 ",%" PRId64 "],\"clock_uncertainty_ns\":[%" PRId64 ",%" PRId64 "]",
+                  c[0].offset_ns, c[1].offset_ns, c[0].uncertainty_ns, c[1].uncertainty_ns);
+    pb_gzip_print(g, ",\"clock_shifted\":%s", a->shifted ? "true" : "false");
+}
+
 static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *w, const pb_gpu_window *gpu,
                      const pb_trace_size *size)
 {
@@ -112,6 +126,7 @@ static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *
                   a->last_step, w->begin_ns, w->end_ns);
     put_expected(g, a);
     pb_gzip_print(g, ",\"clock\":\"%s\",\"clock_stepped_ns\":%.0f", w->tsc ? "tsc" : "monotonic_raw", w->stepped_ns);
+    put_clock(g, a);
     pb_gzip_print(g, ",\"kernels\":%zu,\"unjoined\":%zu,\"gpu_dropped\":%zu", size->kernels, size->unjoined,
                   gpu->dropped);
     pb_gzip_print(g, ",\"events\":%zu,\"dropped\":%zu,\"omitted\":%zu,\"truncated\":%s}}\n", size->events, w->dropped,
@@ -122,7 +137,7 @@ static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *
 static size_t room_of(const pb_trace_about *a)
 {
     const char *const texts[] = {a->version, a->host, a->device, a->name};
-    size_t tail = 1024;
+    size_t tail = 1536;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i]) tail += 6 * strnlen(texts[i], PB_GZIP_NAME);
     if (!a->limit) return SIZE_MAX;

@@ -13,11 +13,14 @@
  * bytes, dtype, "Process Group Name", "Group size" and Seq (ranges.h: pb_range_collective). What a reader must know of the whole trace follows the events in "plumb": version, steps,
  * clock, dropped (ranges that were lost), gpu_dropped (records of the GPU that were lost), unjoined (kernels without an
  * op), omitted (events beyond the limit of the file's size), truncated and, of a window that only some of the profiled ranks
- * record, ranks. */
+ * record, ranks. In a job of several ranks clock_offsets_ns has, for the begin and the end of the window, rank 0's clock minus
+ * this one's, clock_uncertainty_ns the bounds of their errors, and clock_shifted says whether the times were moved to rank
+ * 0's clock; or clock_unknown says why the clocks could not be compared. */
 #ifndef PB_TRACE_CHROME_H
 #define PB_TRACE_CHROME_H
 #include "os/disk.h"
 #include "profiles/ring.h"
+#include "ranks/clocks.h"
 #include "trace/gpu.h"
 #include "trace/gzip.h"
 
@@ -29,6 +32,9 @@ typedef struct pb_trace_about {
     bool truncated;                /* the window ended before its last step */
     const bool *expected;          /* [ranks]: which ranks record this window; NULL: all profiled ones */
     size_t limit;                  /* most bytes of JSON before compression; 0: no limit */
+    bool compared;                 /* the clock was compared with rank 0's at both ends of the window */
+    bool shifted;                  /* times are those of rank 0's clock */
+    pb_clock_offset clock[2];      /* compared: what was found */
 } pb_trace_about;
 
 typedef struct pb_trace_size {

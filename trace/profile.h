@@ -1,11 +1,14 @@
 /* profile.h - the profiling of one process of a job: opens and closes windows at the boundaries of steps, and writes
  * what they recorded.
  *
- * Nothing here communicates with other ranks, and a rank that is not profiled makes the same calls, which do nothing.
+ * No call here waits for another rank, except that rank 0's pb_profile_close() waits at most two seconds for reports of
+ * clocks; a rank that is not profiled makes the same calls, which do nothing. A helper thread compares this rank's clock with
+ * rank 0's when a window begins and when it ends.
  * At the end of a window the training thread copies its records; another thread compresses and writes them.
  *
  * Files below OUT:
- *     manifest.json                   rank 0, when the job begins: ranks, those profiled and why, topology, hosts, steps
+ *     manifest.json                   rank 0, when the job begins: ranks, those profiled and why, topology, hosts, steps;
+ *                                     when it ends also clocks: how far each rank's clock was from rank 0's
  *     traces/stepA-B/rankN.json.gz    chrome.h; A and B are the numbers of the first and last step, N that of the rank.
  *                                     A program whose windows are not steps names another unit than step
  *     ranks/rankN.json                when the rank ends: its windows, and what profiling cost it
@@ -15,6 +18,7 @@
 #define PB_TRACE_PROFILE_H
 #include "os/disk.h"
 #include "profiles/ring.h"
+#include "ranks/clocks.h"
 
 typedef struct pb_topology pb_topology; /* ranks/topology.h */
 
@@ -37,6 +41,7 @@ typedef struct pb_profile_job {
     const int *node;         /* [ranks] as in choose.h; NULL: one host */
     const char *const *host; /* [ranks] names of hosts; NULL: not known */
     const char *program, *version, *backend, *device;
+    pb_clocks *clocks; /* to compare with rank 0's (ranks/clocks.h); NULL: one rank */
 } pb_profile_job;
 
 typedef struct pb_profile pb_profile;

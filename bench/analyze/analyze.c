@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bench/analyze/analyze_job.h"
+#include "bench/text/text.h"
 
 static void csv_head(const pb_analyze_output *o)
 {
@@ -42,6 +43,25 @@ static bool is_expected(const pb_analyzed *j, const pb_trace *t, int r)
     return named && j->run.profiled[r];
 }
 
+/* Prints the clocks that differ from rank 0's, and those of which it is not known. */
+static void print_clocks(const pb_analyzed *j, const pb_analyze_output *o)
+{
+    for (size_t i = 0; i < j->run.n; i++) {
+        const pb_trace *t = &j->run.traces[i];
+        char offset[PB_FIGURE_TEXT], uncertain[PB_FIGURE_TEXT];
+        pb_figure(offset, t->offset, "s");
+        pb_figure(uncertain, t->uncertain, "s");
+        if (t->clock_why)
+            fprintf(o->f, "rank %d, step %lld: the clock was not compared with rank 0's, times may be shifted: %s\n",
+                    t->rank, (long long)t->first_step, t->clock_why);
+        if (t->shifted)
+            fprintf(o->f,
+                    "rank %d, step %lld: the clock of rank %d differed from rank 0's by %s (within %s); its times were "
+                    "moved\n",
+                    t->rank, (long long)t->first_step, t->rank, offset, uncertain);
+    }
+}
+
 /* Prints what is missing. Returns whether something is. */
 static bool print_missing(const pb_analyzed *j, const pb_analyze_output *o)
 {
@@ -60,6 +80,7 @@ static bool print_missing(const pb_analyzed *j, const pb_analyze_output *o)
             missing = true;
         }
     }
+    print_clocks(j, o);
     if (!j->run.n) fprintf(o->f, "no trace was written\n");
     return missing || !j->run.n;
 }

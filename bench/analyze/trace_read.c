@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,8 @@ static pb_trace_collective collective(const json_t *args, double begin, double e
                                  .dtype = dtype ? dtype : "?",
                                  .ranks = (int)number(args, "Group size"),
                                  .number = (int64_t)number(args, "Seq"),
-                                 .launch = json_object_get(args, "graph node") ? (int64_t)number(args, "correlation") : 0,
+                                 .launch =
+                                     json_object_get(args, "graph node") ? (int64_t)number(args, "correlation") : 0,
                                  .kernel = !json_object_get(args, "kind"),
                                  .begin = begin,
                                  .end = end,
@@ -182,6 +184,21 @@ static pb_status read_expected(const char *path, const json_t *ranks, pb_trace *
     return PB_OK;
 }
 
+static void read_clock(const json_t *about, pb_trace *t)
+{
+    const json_t *offsets = json_object_get(about, "clock_offsets_ns"),
+                 *uncertain = json_object_get(about, "clock_uncertainty_ns");
+    t->clock_why = json_string_value(json_object_get(about, "clock_unknown"));
+    t->compared = t->clock_why || json_array_size(offsets) == 2;
+    t->shifted = json_is_true(json_object_get(about, "clock_shifted"));
+    for (size_t i = 0; i < 2; i++) {
+        const double o = 1e-9 * json_number_value(json_array_get(offsets, i)),
+                     u = 1e-9 * json_number_value(json_array_get(uncertain, i));
+        if (fabs(o) > fabs(t->offset)) t->offset = o;
+        if (u > t->uncertain) t->uncertain = u;
+    }
+}
+
 static pb_status read_trace(const char *path, int ranks, pb_trace *t)
 {
     json_t *o = NULL;
@@ -200,6 +217,7 @@ static pb_status read_trace(const char *path, int ranks, pb_trace *t)
     t->first_step = json_integer_value(json_array_get(steps, 0));
     t->last_step = json_integer_value(json_array_get(steps, 1));
     t->begin_ns = json_integer_value(json_array_get(window, 0));
+    read_clock(about, t);
     t->truncated = json_is_true(json_object_get(about, "truncated"));
     t->dropped = (long)(number(about, "dropped") + number(about, "gpu_dropped"));
     t->omitted = (long)number(about, "omitted");

@@ -31,7 +31,8 @@ typedef struct pb_gpu_span {
 typedef struct pb_trace_collective {
     const char *name, *group, *dtype; /* owned by the trace */
     int ranks;
-    int64_t number, launch;   /* launch: the launch of a replayed graph, which repeats the numbers of its capture; else 0 */
+    int64_t number,
+        launch; /* launch: the launch of a replayed graph, which repeats the numbers of its capture; else 0 */
     double begin, end, bytes; /* begin, end: as in pb_trace_event */
     bool kernel, first;       /* first: of the kernels of a call */
 } pb_trace_collective;
@@ -41,6 +42,11 @@ typedef struct pb_trace {
     int64_t first_step, last_step;
     int64_t begin_ns; /* of the window: CLOCK_REALTIME, on the clock of rank 0 if the trace was shifted to it */
     bool truncated;
+    bool compared;         /* the clock was compared with rank 0's */
+    const char *clock_why; /* why it could not be; NULL: it was */
+    double offset,
+        uncertain; /* seconds: rank 0's clock minus this rank's, the larger of both ends; the bound of its error */
+    bool shifted;  /* the times were moved to rank 0's clock */
     int *expected; /* [nexpected]: the ranks that record this window; NULL: all profiled ones */
     size_t nexpected;
     long dropped, omitted;  /* dropped: ranges, and records of the GPU */
