@@ -266,6 +266,11 @@ static void put_event(writer *w, const pb_gpu_event *e)
         pb_gzip_put(w->g, "}}", 2);
         break;
     }
+    case PB_GPU_GRAPH:
+        begin_event(w, "cuda_graph", e->name, (long)e->device, (long)e->stream + 1000000L * lane_of(w, e), e);
+        pb_gzip_print(w->g, ",\"device\":%" PRIu32 ",\"context\":%" PRIu32 ",\"stream\":%" PRIu32 "}}", e->device,
+                      e->context, e->stream);
+        break;
     case PB_GPU_OVERHEAD:
         begin_event(w, "overhead", e->name, (long)getpid(), -1, e);
         pb_gzip_put(w->g, "}}", 2);

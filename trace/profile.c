@@ -162,7 +162,7 @@ static void destroy(pb_profile *p)
 static void attach(pb_profile *p)
 {
     if (!p->o.gpu || p->gpu_open) return;
-    pb_status s = pb_gpu_open(p->o.gpu_limit);
+    pb_status s = pb_gpu_open(p->o.gpu_limit, p->o.graphs);
     keep_failure(p, s, pb_error());
     p->o.gpu = p->gpu_open = s == PB_OK;
     if (s != PB_OK || !p->attached) return;

@@ -19,6 +19,7 @@
 #include "os/disk.h"
 #include "profiles/ring.h"
 #include "ranks/clocks.h"
+#include "trace/gpu.h"
 
 typedef struct pb_topology pb_topology; /* ranks/topology.h */
 
@@ -29,6 +30,7 @@ typedef struct pb_profile_options {
     const char *trigger;       /* a file that opens windows of ACTIVE steps (trigger.h); NULL: SKIP to REPEAT count */
     size_t limit;              /* most bytes of JSON of a trace, before compression; 0: 1 GiB */
     bool gpu;                  /* also records what the GPU does (gpu.h) */
+    pb_gpu_graphs graphs;      /* what it records of replayed graphs */
     bool records;              /* also keeps the records as they were before they were joined, for tests (records.h) */
     size_t gpu_limit;          /* bytes of records of a GPU in a window; 0: 256 MiB */
     pb_ring_options ring;

@@ -44,6 +44,8 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
                                   .trigger = j->o->profile_on_demand,
                                   .limit = (size_t)j->o->profile_limit << 20,
                                   .gpu = j->device != PB_CPU,
+                                  .graphs = strcmp(j->o->profile_graphs, "graph") == 0 ? PB_GPU_GRAPHS_GRAPH
+                                                                                       : PB_GPU_GRAPHS_NODE,
                                   .records = records && *records};
     return pb_profile_open(&pb_disk_posix, &o, &job, why, &p->p);
 }

@@ -137,6 +137,7 @@ static pb_status print_gpus(const pb_analyzed *j, const pb_analyze_output *o)
                                          "hidden communication",  "kernels", "of no op"};
     enum { COLUMNS = sizeof titles / sizeof *titles };
     pb_sheet t = {0};
+    double graphs = 0;
     pb_sheet_row(&t, COLUMNS, titles);
     for (size_t i = 0; i < j->run.n; i++) {
         const pb_breakdown *b = &j->of[i];
@@ -161,10 +162,16 @@ static pb_status print_gpus(const pb_analyzed *j, const pb_analyze_output *o)
         pb_analyze_csv(o, "gpu", b->rank, first, "step", "memory", b->gpu.memory / n, "s");
         pb_analyze_csv(o, "gpu", b->rank, first, "step", "idle", b->gpu.idle / n, "s");
         pb_analyze_csv(o, "gpu", b->rank, first, "step", "hidden_communication", b->gpu.hidden / n, "s");
+        graphs += (double)b->gpu.graphs / n;
+        pb_analyze_csv(o, "gpu", b->rank, first, "step", "graphs", (double)b->gpu.graphs / n, "1");
         pb_analyze_csv(o, "gpu", b->rank, first, "step", "kernels", (double)b->gpu.kernels / n, "1");
         pb_analyze_csv(o, "gpu", b->rank, first, "step", "unjoined_kernels", (double)b->gpu.unjoined / n, "1");
     }
     if (o->format != PB_ANALYZE_CSV) fprintf(o->f, "\n");
+    if (o->format != PB_ANALYZE_CSV && graphs > 0)
+        fprintf(
+            o->f,
+            "replayed graphs were recorded as wholes: each counts as compute, pauses between its kernels included\n\n");
     return pb_sheet_print(&t, o->format, o->f);
 }
 

@@ -15,7 +15,7 @@ typedef struct walk {
     pb_part *part[DEPTH]; /* of open[]; NULL: none */
     int depth;
     pb_breakdown *b;
-    pb_range_kind unit;     /* of the ranges that count as steps */
+    pb_range_kind unit;        /* of the ranges that count as steps */
     pb_intervals steps, waits; /* by begin, not overlapping */
 } walk;
 
@@ -113,6 +113,8 @@ static void add_gpu_part(pb_breakdown *b, const pb_gpu_span *g)
     pb_part *phase = g->phase ? part_of(b->phases, &b->nphases, g->phase, &b->unnamed) : NULL;
     if (op) op->gpu_calls++, op->gpu += g->end - g->begin, op->flops += g->flops, op->bytes += g->bytes;
     if (phase) phase->gpu_calls++, phase->gpu += g->end - g->begin;
+    b->gpu.graphs += g->graph;
+    if (g->graph) return;
     b->gpu.kernels += g->what != PB_WORK_MEMORY;
     b->gpu.unjoined += g->what != PB_WORK_MEMORY && !op;
 }

@@ -50,6 +50,7 @@ typedef struct pb_part {
 typedef struct pb_gpu_division {
     double compute, exposed, memory, idle, hidden;
     long kernels, unjoined; /* unjoined: kernels whose op is not known */
+    long graphs;            /* replayed graphs that were recorded as wholes; each counts as compute from begin to end */
 } pb_gpu_division;
 
 /* The collectives of one kind, group and dtype. */

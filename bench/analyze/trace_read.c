@@ -74,7 +74,8 @@ static pb_range_kind kind_of(const json_t *args)
 
 static bool is_gpu_work(const char *cat)
 {
-    return cat && (strcmp(cat, "kernel") == 0 || strcmp(cat, "gpu_memcpy") == 0 || strcmp(cat, "gpu_memset") == 0);
+    return cat && (strcmp(cat, "kernel") == 0 || strcmp(cat, "cuda_graph") == 0 || strcmp(cat, "gpu_memcpy") == 0 ||
+                   strcmp(cat, "gpu_memset") == 0);
 }
 
 static pb_gpu_span gpu_span(const char *name, const char *cat, const json_t *args, double begin, double end)
@@ -82,14 +83,15 @@ static pb_gpu_span gpu_span(const char *name, const char *cat, const json_t *arg
     return (pb_gpu_span){.name = name,
                          .op = json_string_value(json_object_get(args, "op")),
                          .phase = json_string_value(json_object_get(args, "phase")),
-                         .what = strcmp(cat, "kernel") != 0      ? PB_WORK_MEMORY
+                         .graph = strcmp(cat, "cuda_graph") == 0,
+                         .what = strncmp(cat, "gpu_mem", 7) == 0 ? PB_WORK_MEMORY
                                  : strncmp(name, "nccl", 4) == 0 ? PB_WORK_COMMUNICATION
                                                                  : PB_WORK_KERNEL,
                          .begin = begin,
                          .end = end,
                          .flops = number(args, "op_flops"),
                          .bytes = number(args, "op_bytes"),
-                         .moved = strcmp(cat, "kernel") != 0 ? number(args, "bytes") : 0};
+                         .moved = strncmp(cat, "gpu_mem", 7) == 0 ? number(args, "bytes") : 0};
 }
 
 static pb_trace_collective collective(const json_t *args, double begin, double end)
