@@ -15,6 +15,7 @@
 
 #include "trace/choose.h"
 #include "trace/chrome.h"
+#include "trace/step_times.h"
 #include "trace/manifest.h"
 #include "trace/trigger.h"
 #include "trace/window.h"
@@ -61,6 +62,7 @@ struct pb_profile {
     pb_trigger_request request; /* steps 0: none */
     char remark[512];
     double opening, closing; /* seconds of the training thread in the current window */
+    pb_step_times times;
     writing w;
     json_t *windows; /* of the rank's file */
     pb_status status;
@@ -366,7 +368,9 @@ void pb_profile_begin_step(pb_profile *p, int64_t number)
         begin_on_demand(p);
         return;
     }
+    const bool after = p->ends;
     p->phase = pb_profile_phase_of(&p->steps, p->step++, &first, &p->ends);
+    pb_step_times_begin(&p->times, p->phase != PB_PROFILE_OFF ? PB_STEP_recorded : after ? PB_STEP_after : PB_STEP_off);
     if (!p->chosen.rank[p->job.rank]) return;
     p->counting = p->phase == PB_PROFILE_OFF && phase_at(p, p->step) != PB_PROFILE_OFF;
     if (p->counting) pb_ranges_count(true);
@@ -382,6 +386,7 @@ void pb_profile_name_window(pb_profile *p, const char *name)
 
 void pb_profile_end_step(pb_profile *p)
 {
+    if (p && !p->o.trigger) pb_step_times_end(&p->times);
     if (p && p->open && p->ends) close_window(p, true, false);
     if (!p || !p->counting) return;
     p->ranges = pb_ranges_counted();
@@ -413,16 +418,16 @@ pb_status pb_profile_close(pb_profile *p)
     if (p->counting) pb_ranges_count(false);
     if (p->open) close_window(p, p->phase == PB_PROFILE_ON, true);
     finish_writing(p);
-    if (p->chosen.rank[p->job.rank]) {
-        snprintf(name, sizeof name, "ranks/rank%d.json", p->job.rank);
-        const pb_status s =
-            pb_profile_json(p->disk, p->out, name,
-                            json_pack("{s:i, s:s, s:i, s:I, s:O, s:I, s:f}", "rank", p->job.rank, "host",
-                                      p->job.host ? p->job.host[p->job.rank] : "?", "pid", (int)getpid(), "ring_bytes",
-                                      (json_int_t)pb_ring_bytes(&p->o.ring), "windows", p->windows, "trigger_looks",
-                                      (json_int_t)p->trigger.looks, "trigger_s", p->trigger.seconds));
-        keep_failure(p, s, pb_error());
-    }
+    snprintf(name, sizeof name, "ranks/rank%d.json", p->job.rank);
+    const bool chosen = p->chosen.rank[p->job.rank];
+    const pb_status written =
+        pb_profile_json(p->disk, p->out, name,
+                        json_pack("{s:i, s:s, s:i, s:b, s:I, s:O, s:I, s:f, s:o}", "rank", p->job.rank, "host",
+                                  p->job.host ? p->job.host[p->job.rank] : "?", "pid", (int)getpid(), "profiled",
+                                  chosen, "ring_bytes", (json_int_t)(chosen ? pb_ring_bytes(&p->o.ring) : 0), "windows",
+                                  p->windows, "trigger_looks", (json_int_t)p->trigger.looks, "trigger_s",
+                                  p->trigger.seconds, "step_times", pb_step_times_json(&p->times)));
+    keep_failure(p, written, pb_error());
     if (p->job.rank == 0 && p->job.clocks) {
         const pb_clock_report *reports;
         const size_t n = pb_clocks_reports(p->job.clocks, 2, &reports);

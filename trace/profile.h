@@ -11,7 +11,8 @@
  *                                     when it ends also clocks: how far each rank's clock was from rank 0's
  *     traces/stepA-B/rankN.json.gz    chrome.h; A and B are the numbers of the first and last step, N that of the rank.
  *                                     A program whose windows are not steps names another unit than step
- *     ranks/rankN.json                when the rank ends: its windows, and what profiling cost it
+ *     ranks/rankN.json                when the rank ends, profiled or not: its windows, what profiling cost it, and
+ *                                     with a schedule how long its steps took while ranks recorded and otherwise
  *     records/stepA-B-rankN.records.gz   if wanted: records.h
  * OUT is a new or empty folder, so that traces of two runs are never mixed. */
 #ifndef PB_TRACE_PROFILE_H

@@ -191,6 +191,7 @@ static pb_status print_all(const pb_analyzed *j, const pb_analyzed *before, cons
     PB_TRY(pb_analyze_phases(j, o));
     PB_TRY(pb_analyze_ops(j, o));
     if (pb_analyzed_has_gpu(j)) PB_TRY(pb_analyze_kernels(j, o));
+    PB_TRY(pb_analyze_waits(j, o));
     return before ? pb_analyze_change(j, before, o) : PB_OK;
 }
 
