@@ -13,6 +13,7 @@
 #include "kernels/comm/backend.h"
 #include "kernels/comm/comm.cuh"
 #include "os/where.h"
+#include "profiles/ranges.h"
 
 /* ---- the library ---------------------------------------------------------------------------------------------- */
 
@@ -266,11 +267,14 @@ static pb_status enqueue(pb_ctx *ctx, pb_comm *c, const pb_comm_call *call)
     state *s = state_of(c);
     (void)pthread_mutex_lock(&s->lock);
     s->last = *call;
-    s->number++;
+    const uint64_t number = ++s->number;
     (void)pthread_mutex_unlock(&s->lock);
     (void)pthread_mutex_lock(&s->enqueuing);
-    pb_where_collective(pb_comm_kind_name(call->kind), pb_where_sequence() + 1);
+pb_where_collective(pb_comm_kind_name(call->kind), pb_where_sequence() + 1);
+    pb_comm_range_push(c, call, number);
     const pb_status status = perform(ctx, c, call);
+    if (ctx->recording) ctx->be->noted(ctx); /* so that the nodes belong to the collective, not only to its op */
+    pb_range_pop();
     pb_where_collective(NULL, 0);
     (void)pthread_mutex_unlock(&s->enqueuing);
     return status;
