@@ -270,7 +270,7 @@ static pb_status enqueue(pb_ctx *ctx, pb_comm *c, const pb_comm_call *call)
     const uint64_t number = ++s->number;
     (void)pthread_mutex_unlock(&s->lock);
     (void)pthread_mutex_lock(&s->enqueuing);
-pb_where_collective(pb_comm_kind_name(call->kind), pb_where_sequence() + 1);
+    pb_where_collective(pb_comm_kind_name(call->kind), pb_where_sequence() + 1);
     pb_comm_range_push(c, call, number);
     const pb_status status = perform(ctx, c, call);
     if (ctx->recording) ctx->be->noted(ctx); /* so that the nodes belong to the collective, not only to its op */
