@@ -59,6 +59,10 @@ expect 0 'throughput/step?batch=1&clip=multi&dtype=f32&layers=0&mode=eager&model
     "$bench" --suite throughput --model tiny --tuning full --shard none --reduce f32 --accumulate 1 --dry-run
 grep -qE 'shard=|reduce=|accumulate=' log && fail "a default is in the key"
 
+# ---- the cases of two GPUs, by default ---------------------------------------------------------------------------------
+expect 0 'ranks=2&reduce=bf16&seq=2048&shard=parameters' "$bench" --suite throughput --device cuda --ranks 2 --dry-run -n 1
+[[ $(grep -c 'throughput/step?.*mode=graph.*&ranks=2&' log) -eq 9 ]] || fail "not the 9 cases of requirements: $(cat log)"
+
 # ---- bad input ---------------------------------------------------------------------------------------------------------
 bad() { # bad TEXT ARG...
     steps bad 2 "$1" "${@:2}"
