@@ -71,6 +71,23 @@ expect 2 'the run has no ceilings copy_rate and matmul_rate' "$bench" analyze ea
 ceilings cuda-x $'2,r,cuda-x,0,ceiling/matmul,matmul_rate,FLOP/s,higher,1e11,1,ok,\n'
 expect 2 'ceilings of cuda-x, but the traces are of a CPU' "$bench" analyze eager --ceilings-run ceilings.csv
 expect 2 'nowhere' "$bench" analyze eager --ceilings-run nowhere
+# ---- the page ------------------------------------------------------------------------------------------------------------
+expect 0 '' "$bench" analyze eager --timeline page.html
+[[ $(tail -n 1 page.html) == '</html>' ]] || fail 'the page is not complete'
+! grep -qE 'src=|href=|https?://' page.html || fail 'the page loads something'
+python3 - page.html <<'EOF' || fail 'the data of the page'
+import json, sys
+data = json.loads(open(sys.argv[1]).read().split("const data = ")[1].split(";\nconst COLOURS")[0])
+rows = {r["name"].rsplit(" ", 1)[0] for r in data["rows"]}
+assert rows == {"rank 0, thread", "rank 2, thread"}, rows
+for row in data["rows"]:
+    for e in row["events"]:  # a range lies inside one of the row above it
+        if e[3]:
+            assert any(o[3] == e[3] - 1 and o[0] <= e[0] + 1e-3 and e[0] + e[1] <= o[0] + o[1] + 2e-3 for o in row["events"]), e
+found = {(data["kinds"][e[4]], data["names"][e[2]], e[3]) for row in data["rows"] for e in row["events"]}
+assert {("step", "ProfilerStep#4", 0), ("phase", "backward", 2), ("collective", "all_reduce", 0)} <= found, found
+EOF
+expect 2 '/proc/nowhere/page.html' "$bench" analyze eager --timeline /proc/nowhere/page.html
 rm eager/traces/step4-5/rank2.json.gz
 expect 4 'rank 2 on ' "$bench" analyze eager
 grep -q 'no trace of step 4' log || fail 'the missing trace is not named'
