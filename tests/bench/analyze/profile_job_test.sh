@@ -106,10 +106,10 @@ kill -TERM $! && wait $!
 zcat cut/traces/*/rank0.json.gz | grep -q '"truncated":true' || fail 'interrupted: the trace does not say that it is truncated'
 expect 4 'truncated' "$bench" analyze cut
 # ---- a rank that is killed in a window: the others write what they recorded, and the analysis names the missing one ---------
-"$train" --ranks 3 --steps 100000 "${tiny[@]}" --rank-timeout 5 --profile-ranks all --profile-steps 0:0:0:100000 --profile-out killed >log 2>&1 &
+"$train" --ranks 3 --steps 100000 "${tiny[@]}" --rank-timeout 5 --profile-ranks all --profile-steps 0:0:0:100000 --profile-out "$PWD/killed" >log 2>&1 &
 for _ in $(seq 600); do [[ -e killed/manifest.json ]] && break || sleep 0.1; done
 sleep 1
-kill -KILL "$(ps -C train -o pid=,args= | grep -- '--profile-out killed' | sort -n | awk 'END { print $1 }')"
+kill -KILL "$(ps -C train -o pid=,args= | grep -F -- "--profile-out $PWD/killed" | sort -n | awk 'END { print $1 }')"
 wait $!
 [[ $? -eq 125 ]] || fail 'a rank was killed: not exit code 125'
 expect 4 'no trace of step 1' "$bench" analyze killed
