@@ -91,7 +91,7 @@ static void rank_0_is_its_own_clock(void **state)
     pb_clocks_close(NULL);
 }
 
-/* Asking returns at once, whoever does not answer. */
+/* Asking returns at once, also if rank 0 does not answer. */
 static void what_cannot_be_compared_is_stated(void **state)
 {
     (void)state;
