@@ -34,7 +34,7 @@ static size_t list_calls(const pb_analyzed *j, call *out)
         const size_t from = n;
         for (size_t k = 0; k < t->ncollectives; k++) {
             const pb_trace_collective *c = &t->collectives[k];
-            if (!c->first) {
+            if (!c->first && n > from) {
                 if (c->end + shift > out[n - 1].end) out[n - 1].end = c->end + shift;
                 continue;
             }
