@@ -4,7 +4,7 @@
 #define PB_FIT_H
 #include "trainer/step/trainer.h"
 
-/* What would be trained. Strings are borrowed. */
+/* A configuration that would be trained. Strings are borrowed. */
 typedef struct pb_fit {
     const pb_train_config *cfg; /* `comm` is not read */
     pb_backend_id device;
