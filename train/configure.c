@@ -93,6 +93,7 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     PB_TRY(parse_targets(o->targets, &m->targets));
     PB_TRY(configure_adapter(o, m));
     PB_TRY(set_bounded("batch", o->batch, 1 << 20, &j->cfg.B));
+    PB_TRY(set_bounded("loss-chunk", o->loss_chunk, 1 << 22, &j->cfg.loss_chunk));
     PB_TRY(set_bounded("seq", o->seq, 1 << 20, &j->cfg.S));
     j->cfg.attention = (pb_attention_variant)INDEX_OF(attentions, o->attention);
     j->cfg.kv_qat = (pb_kv_qat_variant)INDEX_OF(kv_qats, o->kv_qat);
@@ -216,6 +217,8 @@ pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
         PB_TRY(set_bounded("ranks", o->ranks, 1 << 16, &j->ranks));
     if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is not an option; try --help", o->args.v[0]);
     PB_TRY(configure_model(o, j));
+    if (o->dump_logits && o->loss_chunk)
+        return pb_fail(PB_EINVAL, "--dump-logits needs the logits of all tokens: use --loss-chunk 0");
     if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;
     else PB_TRY(configure_training(o, j));
     PB_TRY(configure_data(o, j));

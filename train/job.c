@@ -315,7 +315,9 @@ pb_status pb_job_evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self
     if (s == PB_OK) s = pb_dataset_seek(d, (pb_data_position){0, 0});
     j->evaluated = d;
     pb_where_phase("evaluation");
+    pb_trainer_evaluates(j->trainer, true);
     if (s == PB_OK) s = evaluate(j, each, self, nll, all, &e);
+    pb_trainer_evaluates(j->trainer, false);
     if (s == PB_OK) pb_where_phase(NULL);
     free(nll);
     free(all);

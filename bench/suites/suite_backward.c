@@ -36,14 +36,16 @@ typedef struct work {
     int parts;
 } work;
 
-/* Every pass reads the activations of the batch that is loaded. A pb_fn. */
+/* Every pass reads the activations of the batch that is loaded. With a loss chunk it includes the loss phase, which then
+ * computes the head's part of the backward pass, and the head's forward pass with it. A pb_fn. */
 static pb_status backward_and_clip(pb_ctx *ctx, void *self)
 {
     const work *w = self;
     pb_status s = PB_OK;
     for (int k = 0; s == PB_OK && k < w->parts; k++) {
         pb_trainer_accumulate(w->t, k > 0);
-        s = pb_run_phase(ctx, w->t, PB_PHASE_backward);
+        if (pb_trainer_config(w->t)->loss_chunk) s = pb_run_phase(ctx, w->t, PB_PHASE_loss);
+        if (s == PB_OK) s = pb_run_phase(ctx, w->t, PB_PHASE_backward);
     }
     pb_trainer_accumulate(w->t, false);
     return s == PB_OK ? pb_run_phase(ctx, w->t, PB_PHASE_clip) : s;
@@ -126,7 +128,10 @@ static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const p
 {
     const pb_flops flops = pb_trainer_flops(t);
     if (!timing->counted) PB_TRY(emit_times(ctx, c, t, timing, emitter));
-    return pb_emit_counters(emitter, c, ctx, timing, work_of(t).parts * (flops.backward - flops.again));
+    const pb_train_config *cfg = pb_trainer_config(t);
+    const double head = 2.0 * cfg->B * cfg->S * cfg->model.geometry->V * cfg->model.geometry->D;
+    const double each = flops.backward - flops.again + (cfg->loss_chunk ? head : 0);
+    return pb_emit_counters(emitter, c, ctx, timing, work_of(t).parts * each);
 }
 
 static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, const pb_suite_env *env)

@@ -8,16 +8,17 @@
 
 /* Axes of every training suite, with their common defaults. `attention` has no default and is in the key only if given;
  * otherwise the model decides. Only models that offer a choice accept it, so that each case has exactly one key. */
-#define PB_TRAIN_AXES "attention= dtype=f32 layers=0 model=smollm2-135m pack= rank=16 recompute= targets=q+v"
+#define PB_TRAIN_AXES                                                                                                  \
+    "attention= dtype=f32 layers=0 loss-chunk= model=smollm2-135m pack= rank=16 recompute= targets=q+v"
 /* Their values that the keys omit, because a case is the same without the axis. */
-#define PB_TRAIN_AXES_OMITTED "pack=stream recompute=none"
+#define PB_TRAIN_AXES_OMITTED "loss-chunk=0 pack=stream recompute=none"
 
 /* Axes of data parallel steps; see docs/ranks.md. They have no default and are in the key only if given; the keys also
  * omit the values of PB_RANK_AXES_OMITTED, with which a step is the same as without the axis. */
 #define PB_RANK_AXES         " accumulate= reduce= shard="
 #define PB_RANK_AXES_OMITTED "accumulate=1 reduce=f32 shard=none"
 
-/* pb_train_case_open() opens a trainer for the axes accumulate, attention, batch, clip, dtype, layers, model, pack, rank,
+/* pb_train_case_open() opens a trainer for the axes accumulate, attention, batch, clip, dtype, layers, loss-chunk, model, pack, rank,
  * recompute, reduce, seq, shard, targets and tuning, and loads batch 0; the caller closes it. pb_train_case_batch()
  * loads batch number `index` of the text. pb_train_case_config() returns only the configuration. EINVAL: the message
  * names the invalid axis.

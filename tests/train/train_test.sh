@@ -48,6 +48,8 @@ plan --tuning full                            |   0 | memory      weights 0.6 MB
 plan --tuning full --recompute attention      |   0 | activations 14.3, scratch
 plan --tuning full --recompute mlp            |   0 | activations 15.0, scratch
 plan --tuning full --recompute layer          |   0 | activations 12.4, scratch
+plan --tuning full --loss-chunk 16            |   0 | activations 15.6, scratch
+--loss-chunk few                              |   2 | --loss-chunk few: need a whole number
 --recompute attn                              |   2 | --recompute attn: need one of none|attention|mlp|layer
 plan --model tiny-qwen3                       |   0 | tiny-qwen3: 2 layers, width 64, 8/1 heads of 16, MLP 160, vocabulary 272
 --dry-run --tuning full                       |   0 | 151488 of 151488 parameters are trained
@@ -160,6 +162,9 @@ for t in full lora qlora; do
     cmp <(cut -d, -f1-5 four.csv) <(cut -d, -f1-5 graph.csv) || fail "accumulation $t: graph differs from eager"
     run --tuning $t --batch 1 --accumulate 4 --mode graph --recompute layer --log again.csv
     cmp <(cut -d, -f1-5 four.csv) <(cut -d, -f1-5 again.csv) || fail "accumulation $t: recomputed activations differ"
+    run --tuning $t --batch 1 --accumulate 4 --mode graph --loss-chunk 40 --log chunks.csv
+    paste -d' ' <(column one.csv loss) <(column chunks.csv loss) | while read -r a b; do close "$a" "$b" 2e-6 || echo "$a $b"; done >bad
+    [[ ! -s bad ]] || fail "loss chunks $t: $(cat bad)"
     paste -d' ' <(column one.csv loss) <(column four.csv loss) | while read -r a b; do close "$a" "$b" 2e-6 || echo "$a $b"; done >bad
     [[ ! -s bad ]] || fail "accumulation $t: $(cat bad)"
     [[ $(column one.csv loss | wc -l) -eq 6 ]] || fail "accumulation $t: rows"

@@ -7,6 +7,8 @@
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/peft.h"
 
+enum { CHUNK = 1024 }; /* the loss chunk that is proposed */
+
 static pb_status plan(const pb_fit *f, pb_ctx *ctx, const pb_train_config *asked, double *bytes)
 {
     pb_trainer *t = NULL;
@@ -56,14 +58,18 @@ static const char *remedy(int number, const pb_fit *f, pb_train_config *c, bool 
         c->recompute = PB_RECOMPUTE_LAYER;
         return "--recompute layer";
     case 1:
+        *applies = !c->loss_chunk;
+        c->loss_chunk = CHUNK;
+        return "--loss-chunk 1024";
+    case 2:
         *applies = trains && f->ranks > 1 && c->shard != PB_SHARD_PARAMETERS && c->optimizer == PB_OPTIMIZER_ADAMW;
         c->shard = PB_SHARD_PARAMETERS;
         return "--shard parameters";
-    case 2:
+    case 3:
         *applies = trains && full;
         c->model.tuning = PB_LORA;
         return "--tuning lora";
-    case 3:
+    case 4:
         *applies = c->model.tuning != PB_QLORA;
         c->model.tuning = PB_QLORA;
         return "--tuning qlora";

@@ -48,6 +48,15 @@ one=$(awk -F, '$6 == "kernel_launches" && !index($5, "accumulate=") { print $9 }
 three=$(bench_of kernel_launches accumulate=3)
 [[ $three -gt $one && $three -lt $((3 * one)) ]] || fail "three micro-batches launch $three kernels, one $one"
 
+# with a loss chunk, the loss phase is part of the work that suite backward times: more kernels, and the head's product
+measure --suite backward "${own[@]}" --data few.jsonl --clip fused --loss-chunk 0,16 || fail "chunks: $(tail -n 1 log)"
+for metric in formula_flops kernel_launches; do
+    all=$(awk -F, -v metric=$metric '$6 == metric && !index($5, "loss-chunk=") { print $9 }' out/results.csv)
+    [[ $(bench_of $metric loss-chunk=16) -gt $all ]] || fail "$metric in chunks: $(bench_of $metric loss-chunk=16), $all"
+done
+losses=$(awk -F, '$6 == "loss" { printf "%.4f\n", $9 }' out/results.csv | sort -u | wc -l)
+[[ $losses -eq 1 ]] || fail 'chunks have another loss'
+
 # data and sizes that are found wrong when they are read fail their case, with the reason in its row
 measure --suite throughput "${own[@]}" --data bad.jsonl && fail 'a file without conversations was measured'
 grep -qF 'failed,"bad.jsonl:1: the line has neither' out/results.csv || fail "$(tail -n 1 out/results.csv)"
