@@ -2,6 +2,7 @@
  * evaluates a data set. */
 #include "train/job.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -236,6 +237,18 @@ pb_status pb_job_memory(const pb_job *j, double *bytes)
     *bytes = j->ctx.planning ? (double)pb_plan_peak(&j->ctx)
                              : (double)(m.weights + m.grads + m.moments + m.activations + j->ctx.scratch_bytes);
     return PB_OK;
+}
+
+bool pb_job_warn_of_loss(const pb_job *j, const char *what, double loss)
+{
+    const int V = j->cfg.model.geometry->V;
+    if (!j->input.folder || !(loss > log((double)V))) return false;
+    if (pb_train_leads(j->o))
+        fprintf(stderr,
+                "train: note: %s has the loss %.4g, above ln V = %.4g of equal probabilities for all %d tokens: is the "
+                "model trained, and do tokenizer and chat template belong to it?\n",
+                what, loss, log((double)V), V);
+    return true;
 }
 
 pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count)
