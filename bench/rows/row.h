@@ -26,6 +26,9 @@ typedef struct pb_case {
     int n;                                        /* axes in use */
     pb_axis axes[PB_CASE_AXES];                   /* sorted by name */
     char key[PB_KEY_TEXT];                        /* suite/name?axis=value&...; written by pb_case_finish() */
+    /* The model and data that the user names (bench/suites/own_input.h), borrowed from the plan; NULL: the case uses
+     * those that its axes name, or it was read from a key. */
+    struct pb_own_input *own;
 } pb_case;
 
 /* The value of an axis. NULL: the case does not have this axis. */

@@ -41,13 +41,16 @@ static pb_status add_case(void *user, const pb_case *c)
         p->cases = more;
         p->room = room;
     }
-    p->cases[p->n++] = *c;
+    p->cases[p->n] = *c;
+    if (p->own) p->cases[p->n].own = p->own;
+    p->n++;
     return PB_OK;
 }
 
 void pb_plan_free(pb_plan *p)
 {
     free(p->cases);
+    pb_own_input_close(p->own);
     *p = (pb_plan){0};
 }
 
@@ -255,13 +258,14 @@ static pb_status filter(const pb_plan_request *r, pb_plan *p)
 
 /* ---- making the whole plan ---------------------------------------------------------------------------- */
 
-/* Adds the number of ranks, and impl and prefer if the suite has no axis of this name, to the keys, because they change
+/* Adds the digest of the user's data, the number of ranks, and impl and prefer if the suite has no axis of this name, to the keys, because they change
  * what is measured. */
 static pb_status name_choice(const pb_suite *s, const pb_plan_request *r, pb_plan *p)
 {
     char ranks[32];
     snprintf(ranks, sizeof ranks, "%ld", r->ranks);
     for (int i = 0; i < p->n; i++) {
+        if (p->own) PB_TRY(pb_case_set(&p->cases[i], "data", p->own->data));
         if (r->ranks > 1) PB_TRY(pb_case_set(&p->cases[i], "ranks", ranks));
         if (r->impl && !suite_has_axis(s, "impl")) PB_TRY(pb_case_set(&p->cases[i], "impl", r->impl));
         if (r->prefer && !suite_has_axis(s, "prefer")) PB_TRY(pb_case_set(&p->cases[i], "prefer", r->prefer));
@@ -332,9 +336,10 @@ static pb_status check_ranks(const pb_suite *s, const pb_plan_request *r, const 
 static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_plan_request *r, pb_plan *p)
 {
     if (r->counting && s->counting) s = s->counting;
-    const pb_axis_list l = axes_of(s, r);
+    pb_axis_list l = axes_of(s, r);
     p->suite = s;
     PB_TRY(check_ranks(s, r, &l));
+    PB_TRY(pb_own_input_apply(s->own_input ? NULL : s->name, &r->input, &l, &p->own));
     PB_TRY(check_axes(s, &l));
     PB_TRY(s->enumerate ? plan_enumerated(ctx, s, r->full_grid, &l, p) : plan_lines(ctx, s, r, &l, p));
     PB_TRY(filter(r, p));
@@ -376,6 +381,7 @@ static pb_status plan_both(pb_ctx *ctx, const pb_suite *s, const pb_plan_request
     out->device = ctx->id != PB_CPU;
     out->ceilings = out->n;
     if (st == PB_OK) st = plan_suite(ctx, s, r, &chosen);
+    out->own = chosen.own, chosen.own = NULL;
     out->suite = chosen.suite; /* that of a counting run has no conclusions */
     for (int i = 0; i < chosen.n && st == PB_OK; i++) st = add_case(out, &chosen.cases[i]);
     pb_plan_free(&chosen);

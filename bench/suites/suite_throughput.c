@@ -350,6 +350,7 @@ const pb_suite pb_suite_throughput = {
     .name = "throughput",
     .what = "whole training steps: time by phase, tokens per second, peak memory",
     .ranks = true,
+    .own_input = true,
     .axes = PB_TRAIN_AXES PB_RANK_AXES " batch=1 clip=multi mode=eager seq=256 tuning=full",
     .omitted = OMITTED,
     .grid = grid,

@@ -44,7 +44,7 @@ static void digest_of(pb_ctx *ctx, const batch *x, char hex[65])
     c.B = x->B;
     c.S = x->S;
     CHECK_OK(pb_trainer_open(ctx, &c, &t));
-    CHECK_OK(pb_train_case_batch(t, x->index));
+    CHECK_OK(pb_train_case_batch(&(pb_case){.n = 0}, t, x->index));
     const size_t n = (size_t)t->T;
     int32_t *all = malloc(3 * n * sizeof *all); /* the mask has elements of 4 bytes, too */
     assert_non_null(all);
