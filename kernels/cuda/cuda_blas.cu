@@ -82,15 +82,12 @@ static unsigned alignment_of(const void *p, size_t step)
     return lowest == 0 || lowest > 256 ? 256 : (unsigned)lowest;
 }
 
-/* What is added to a product: E times beta, which may be C itself, and a bias of C's type. */
+/* The terms that are added to a product: E times beta, which may be C itself, and a bias of C's type. */
 struct addends {
     const void *e, *bias;
     float beta;
 };
-static addends of_gemm(const pb_gemm *g, const void *bias)
-{
-    return {g->c, bias, g->accumulate ? 1.0f : 0.0f};
-}
+static addends of_gemm(const pb_gemm *g, const void *bias) { return {g->c, bias, g->accumulate ? 1.0f : 0.0f}; }
 
 static shape shape_of(const pb_gemm *g, const addends *add, const pb_gemm_batch *batch)
 {

@@ -22,9 +22,9 @@
  * Y has at least one.
  *
  * With dtype bf16, X_k, a X_k, A and B are rounded to bf16 when they are stored, and P before it multiplies X; products
- * are summed in f32. Rounding B changes the largest singular values by up to 5 %, because the terms of p(x) nearly
- * cancel; the reference rounds at the same points. EINVAL: n < 0, R < 1, C < 1,
- * steps outside 1 to PB_NS_STEPS, eps < 0, or NULL. */
+ * are summed in f32. On a GPU a X_k is not stored: a X_k + B X_k is one sum in f32. Rounding B changes the largest
+ * singular values by up to 5 %, because the terms of p(x) nearly cancel; the reference rounds at the same points.
+ * EINVAL: n < 0, R < 1, C < 1, steps outside 1 to PB_NS_STEPS, eps < 0, or NULL. */
 #ifndef PB_NEWTON_SCHULZ_H
 #define PB_NEWTON_SCHULZ_H
 #include "kernels/engine/op.h"

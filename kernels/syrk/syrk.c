@@ -51,8 +51,24 @@ const pb_impl pb_syrk_product_cpu[] = {
  *     a     1: beta A is added
  *     w     1: C is f32 whatever the dtype of X */
 static const pb_dims edge[] = {
-    {2, 7, 9, 0, 1, 0},   {1, 1, 1, 0, 0, 0},    {1, 1, 40, 1, 1, 0},  {3, 18, 5, 1, 0, 1},   {1, 96, 33, 0, 1, 1},
-    {1, 97, 64, 1, 1, 0}, {2, 130, 17, 0, 0, 0}, {1, 200, 1, 0, 1, 0}, {1, 65, 130, 0, 0, 1}, {0},
+    {2, 7, 9, 0, 1, 0},
+    {1, 1, 1, 0, 0, 0},
+    {1, 1, 40, 1, 1, 0},
+    {3, 18, 5, 1, 0, 1},
+    {1, 96, 33, 0, 1, 1},
+    {1, 97, 64, 1, 1, 0},
+    {2, 130, 17, 0, 0, 0},
+    {1, 200, 1, 0, 1, 0},
+    {1, 65, 130, 0, 0, 1},
+    /* blocks of 128 rows on a GPU: an even and an odd number of them, more terms than the stages hold, rows that are
+     * not aligned, and more tiles than SMs */
+    {2, 392, 72, 0, 1, 0},
+    {1, 392, 328, 1, 1, 0},
+    {2, 264, 328, 0, 0, 1},
+    {1, 264, 72, 1, 0, 0},
+    {2, 161, 64, 0, 1, 0},
+    {40, 264, 16, 0, 1, 0},
+    {0},
 };
 static const pb_dims grid[] = {{1, 576, 1536, 0, 0, 0}, {1, 896, 896, 0, 1, 0}, {0}};
 static const pb_dims device_grid[] = {

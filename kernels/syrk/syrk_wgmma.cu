@@ -259,7 +259,8 @@ __device__ inline void store_squares(const float (&c)[NT][4], shared &sm, const 
 }
 
 /* Stores them element by element, for any C. */
-template <class T, int NT> __device__ inline void store_elements(const float (&c)[NT][4], const task &t, const place &at)
+template <class T, int NT>
+__device__ inline void store_elements(const float (&c)[NT][4], const task &t, const place &at)
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4, row = at.row + warp * 16 + lane / 4;
     T *const to = static_cast<T *>(t.c) + at.matrix;
@@ -365,8 +366,7 @@ pb_status pb_syrk_wgmma(pb_ctx *ctx, const void *args)
 {
     const pb_syrk_product_args *a = static_cast<const pb_syrk_product_args *>(args);
     const int blocks = (a->M + BLOCK - 1) / BLOCK, pairs = a->n * (blocks * blocks / 4);
-    const task t = {a->add,  a->c,  a->M, a->K, blocks, pairs, pairs + a->n * ((blocks + 1) / 2), a->alpha,
-                    a->beta};
+    const task t = {a->add, a->c, a->M, a->K, blocks, pairs, pairs + a->n * ((blocks + 1) / 2), a->alpha, a->beta};
     CUtensorMap map;
     if (!a->n || !a->M) return PB_OK;
     if (a->trans) PB_TRY(tensor_map(&map, a->x, (size_t)a->M, a->n, a->K, 1, a->M, TERMS));
