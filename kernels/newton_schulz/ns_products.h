@@ -10,7 +10,7 @@
  * a temporary, and P is in PB_NS_P or PB_NS_Q, in turn. */
 enum { PB_NS_A, PB_NS_B, PB_NS_P = 1, PB_NS_G = 0, PB_NS_Z = 2, PB_NS_T, PB_NS_Q };
 
-/* Takes `bytes` bytes of scratch memory, from a multiple of 64 on: returns their offset, and moves *at behind them. */
+/* Takes `bytes` bytes of scratch memory, from a multiple of 64 on: returns their offset, and moves *at past them. */
 static inline size_t pb_ns_place(size_t *at, size_t bytes)
 {
     const size_t here = *at;
