@@ -89,24 +89,24 @@ static double expect(const pb_case *c)
 }
 static double device_expect(const pb_case *c) { return pb_train_case_device_seconds(c) + (is_normuon(c) ? 2 : 0); }
 
-static const char *const grid[] = {
-    "layers=2 optimizer=adamw", "layers=2 optimizer=normuon newton_schulz=polar_express guard=off,on mode=eager,graph",
-    "layers=2 optimizer=normuon newton_schulz=quintic,gram guard=off", NULL};
+static const char *const grid[] = {"layers=2 optimizer=adamw",
+                                   "layers=2 optimizer=normuon iteration=polar_express guard=off,on mode=eager,graph",
+                                   "layers=2 optimizer=normuon iteration=quintic,gram guard=off", NULL};
 #define DEVICE "dtype=bf16 model=qwen2.5-0.5b "
 static const char *const device_grid[] = {
     DEVICE "optimizer=adamw mode=eager,graph",
-    DEVICE "optimizer=normuon newton_schulz=quintic,polar_express guard=off,on mode=eager,graph",
-    DEVICE "optimizer=normuon newton_schulz=gram guard=off mode=graph", NULL};
+    DEVICE "optimizer=normuon iteration=quintic,polar_express guard=off,on mode=eager,graph",
+    DEVICE "optimizer=normuon iteration=gram guard=off mode=graph", NULL};
 
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
     return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "optimizer");
 }
 
-#define AXES    PB_TRAIN_AXES " batch=1 clip=multi guard= mode=eager newton_schulz= optimizer=adamw seq=64 tuning=full"
+#define AXES    PB_TRAIN_AXES " batch=1 clip=multi guard= iteration= mode=eager optimizer=adamw seq=64 tuning=full"
 #define COUNTED "model=tiny seq=16 "
 static const char *const counted_grid[] = {COUNTED "optimizer=adamw",
-                                           COUNTED "optimizer=normuon newton_schulz=polar_express guard=off,on", NULL};
+                                           COUNTED "optimizer=normuon iteration=polar_express guard=off,on", NULL};
 static const pb_suite counting = {.name = "optimizer",
                                   .axes = AXES,
                                   .omitted = PB_TRAIN_AXES_OMITTED,

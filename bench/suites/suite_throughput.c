@@ -320,7 +320,7 @@ static const char *const full_grid[] = {"tuning=full,lora,qlora batch=1,4 seq=12
 /* A step of NorMuon with and without its NaN guard, for requirement NAN-GUARD. */
 #define NORMUON                                                                                                        \
     "dtype=bf16 mode=graph model=qwen2.5-0.5b tuning=full batch=4 seq=2048 optimizer=normuon "                         \
-    "newton_schulz=polar_express guard=off,on"
+    "iteration=polar_express guard=off,on"
 static const char *const device_grid[] = {DEVICE BOTH "tuning=lora,qlora batch=1,4 seq=512,2048",
                                           DEVICE BOTH "tuning=lora,qlora batch=1 seq=128",
                                           "dtype=bf16 mode=eager clip=sync model=qwen2.5-" BOTH

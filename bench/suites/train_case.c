@@ -71,12 +71,12 @@ static const char *const switches[] = {"off", "on"};
 static pb_status optimizer(const pb_case *c, pb_train_config *out)
 {
     int which = PB_OPTIMIZER_ADAMW, variant = (int)out->normuon.variant, guard = 0;
-    const char *ns = pb_case_get(c, "newton_schulz"), *on = pb_case_get(c, "guard");
+    const char *ns = pb_case_get(c, "iteration"), *on = pb_case_get(c, "guard");
     if (pb_case_get(c, "optimizer")) PB_TRY(word(c, "optimizer", optimizers, PB_NOPTIMIZERS, &which));
-    if (ns) PB_TRY(word(c, "newton_schulz", variants, PB_NNS, &variant));
+    if (ns) PB_TRY(word(c, "iteration", variants, PB_NNS, &variant));
     if (on) PB_TRY(word(c, "guard", switches, 2, &guard));
     if (which != PB_OPTIMIZER_NORMUON && (ns || on))
-        return pb_fail(PB_EINVAL, "axis %s needs optimizer=normuon", ns ? "newton_schulz" : "guard");
+        return pb_fail(PB_EINVAL, "axis %s needs optimizer=normuon", ns ? "iteration" : "guard");
     out->optimizer = (pb_optimizer)which;
     out->normuon.variant = (pb_ns_variant)variant;
     out->normuon.guard = guard;

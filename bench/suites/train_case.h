@@ -17,13 +17,14 @@
 #define PB_RANK_AXES         " accumulate= reduce= shard="
 #define PB_RANK_AXES_OMITTED "accumulate=1 reduce=f32 shard=none"
 
-/* Axes of the optimizer: newton_schulz and guard are for optimizer=normuon only, and in the key only if given. */
-#define PB_OPTIMIZER_AXES " guard= newton_schulz= optimizer="
+/* Axes of the optimizer. guard and iteration (of Newton-Schulz) are for optimizer=normuon only, and in the key only if
+ * given. */
+#define PB_OPTIMIZER_AXES " guard= iteration= optimizer="
 
-/* pb_train_case_open() opens a trainer for the axes accumulate, attention, batch, clip, dtype, guard, layers, model,
- * newton_schulz, optimizer, rank, recompute, reduce, seq, shard, targets and tuning, and loads batch 0; the caller closes it. pb_train_case_batch()
- * loads batch number `index` of the text. pb_train_case_config() returns only the configuration. EINVAL: the message
- * names the invalid axis. */
+/* pb_train_case_open() opens a trainer for the axes accumulate, attention, batch, clip, dtype, guard, iteration,
+ * layers, model, optimizer, rank, recompute, reduce, seq, shard, targets and tuning, and loads batch 0; the caller
+ * closes it. pb_train_case_batch() loads batch number `index` of the text. pb_train_case_config() returns only the
+ * configuration. EINVAL: the message names the invalid axis. */
 pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
 pb_status pb_train_case_batch(pb_trainer *t, size_t index);
 /* Loads batch number first + index of the text as one of the micro-batches first .. first + all - 1 of a step, whose

@@ -95,11 +95,11 @@ static void the_axes_of_the_optimizer_are_read(void **state)
     assert_int_equal(c.optimizer, PB_OPTIMIZER_NORMUON);
     assert_int_equal(c.normuon.variant, PB_NS_POLAR_EXPRESS);
     assert_false(c.normuon.guard);
-    CHECK_OK(config_of("tuning=full optimizer=normuon newton_schulz=gram guard=on", &c));
+    CHECK_OK(config_of("tuning=full optimizer=normuon iteration=gram guard=on", &c));
     assert_int_equal(c.normuon.variant, PB_NS_GRAM);
     assert_true(c.normuon.guard);
     CHECK_FAILS(config_of("tuning=full guard=on", &c), PB_EINVAL, "axis guard needs optimizer=normuon");
-    CHECK_FAILS(config_of("tuning=full optimizer=adamw newton_schulz=gram", &c), PB_EINVAL, "axis newton_schulz needs");
+    CHECK_FAILS(config_of("tuning=full optimizer=adamw iteration=gram", &c), PB_EINVAL, "axis iteration needs");
     CHECK_FAILS(config_of("tuning=full optimizer=normuon guard=1", &c), PB_EINVAL, "axis guard: '1'");
 }
 
