@@ -54,7 +54,6 @@ static void apply_ref(reference *r, double *p, double a)
     const size_t n = r->R * r->C;
     round_to(p, r->m * r->m, r->a->dtype);
     for (size_t i = 0; i < n; i++) r->next[i] = a * r->x[i];
-    round_to(r->next, n, r->a->dtype);
     if (r->R <= r->C) times(small, x, r->next, r->R, r->C, r->m, 1);
     else times(x, small, r->next, r->R, r->C, r->m, 1);
     round_to(r->next, n, r->a->dtype);

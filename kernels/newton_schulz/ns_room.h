@@ -4,10 +4,10 @@
 #include "kernels/newton_schulz/ns_products.h"
 #include "kernels/syrk/syrk_gemm.h"
 
-/* Byte offsets: x, the two matrices X_k in turn; sum [R] doubles; small, matrices [m,m] of f32 (gram) or dtype; room of
- * the products from `products` on. */
+/* Byte offsets: x, the two matrices X_k in turn; wide, an X_k in f32, with bf16 only; sum [R] doubles; small, matrices
+ * [m,m] of f32 (gram) or dtype; room of the products from `products` on. */
 typedef struct pb_ns_room {
-    size_t x[2], sum, small[5], products, bytes;
+    size_t x[2], wide, sum, small[5], products, bytes;
 } pb_ns_room;
 
 static inline pb_ns_room pb_ns_room_of(const pb_newton_schulz_run_args *a)
@@ -18,12 +18,15 @@ static inline pb_ns_room pb_ns_room_of(const pb_newton_schulz_run_args *a)
     const size_t m = (size_t)pb_ns_small(a), all = (size_t)a->R * (size_t)a->C * pb_dtype_size(a->dtype);
     size_t most = 0;
     for (int i = 0; i < 2; i++) r.x[i] = pb_ns_place(&r.bytes, all);
+    r.wide = pb_ns_place(&r.bytes, a->dtype == PB_F32 || gram ? 0 : (size_t)a->R * (size_t)a->C * sizeof(float));
     r.sum = pb_ns_place(&r.bytes, (size_t)a->R * sizeof(double));
     for (int i = 0; i < (gram ? 5 : 2); i++) r.small[i] = pb_ns_place(&r.bytes, m * m * pb_dtype_size(type));
     r.products = r.bytes;
     const pb_syrk_product_args g = pb_ns_gram(a, NULL, NULL, type);
     const pb_syrk_product_args s = pb_ns_square(a, pb_ns_factors_of(a->variant, 0), NULL, NULL, type);
-    const pb_gemm y = pb_ns_apply(a, NULL, type, NULL, NULL, true), t = pb_ns_times(a, NULL, NULL, NULL, true);
+    pb_gemm y = pb_ns_apply(a, NULL, type, NULL, NULL, true);
+    if (!gram) y.c_dtype = PB_F32;
+    const pb_gemm t = pb_ns_times(a, NULL, NULL, NULL, true);
     const size_t need[] = {pb_syrk_workspace(&g), pb_syrk_workspace(&s), pb_gemm_workspace(&y),
                            gram ? pb_gemm_workspace(&t) : 0};
     for (size_t i = 0; i < sizeof need / sizeof *need; i++)
