@@ -131,17 +131,19 @@ static pb_status replaced(const char *line, const pb_axis_list *l, char *out, si
 }
 
 /* Returns the default or full grid of the suite for the device; NULL: the suite has no grid. */
-static const char *const *grid_of(const pb_suite *s, bool device, bool full)
+static const char *const *grid_of(const pb_suite *s, bool device, const pb_plan_request *r)
 {
+    if (device && r->ranks > 1 && !r->full_grid && s->device_ranks_grid) return s->device_ranks_grid;
     const char *const *usual = device && s->device_grid ? s->device_grid : s->grid;
     const char *const *all = device && s->device_grid ? s->device_full_grid : s->full_grid;
-    return full && all ? all : usual;
+    return r->full_grid && all ? all : usual;
 }
 
-static pb_status plan_lines(const pb_ctx *ctx, const pb_suite *s, bool full, const pb_axis_list *l, pb_plan *p)
+static pb_status plan_lines(const pb_ctx *ctx, const pb_suite *s, const pb_plan_request *r, const pb_axis_list *l,
+                            pb_plan *p)
 {
     static const char *const one[] = {"", NULL};
-    const char *const *line = grid_of(s, ctx->id != PB_CPU, full);
+    const char *const *line = grid_of(s, ctx->id != PB_CPU, r);
     char text[4096];
     for (line = line ? line : one; *line; line++) {
         PB_TRY(replaced(*line, l, text, sizeof text));
@@ -334,7 +336,7 @@ static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_plan_reques
     p->suite = s;
     PB_TRY(check_ranks(s, r, &l));
     PB_TRY(check_axes(s, &l));
-    PB_TRY(s->enumerate ? plan_enumerated(ctx, s, r->full_grid, &l, p) : plan_lines(ctx, s, r->full_grid, &l, p));
+    PB_TRY(s->enumerate ? plan_enumerated(ctx, s, r->full_grid, &l, p) : plan_lines(ctx, s, r, &l, p));
     PB_TRY(filter(r, p));
     PB_TRY(name_choice(s, r, p));
     PB_TRY(drop_misfits(s, &l, p));
@@ -360,7 +362,7 @@ static pb_status plan_ceilings(pb_ctx *ctx, const pb_suite *s, const pb_plan_req
     const pb_axis_list none = {.n = 0};
     int kept = 0;
     if (!ceiling || ceiling == s || s->alone) return PB_OK;
-    PB_TRY(plan_lines(ctx, ceiling, false, &none, out));
+    PB_TRY(plan_lines(ctx, ceiling, &(pb_plan_request){.full_grid = false}, &none, out));
     for (int i = 0; i < out->n; i++)
         if (ceiling_wanted(r, &out->cases[i])) out->cases[kept++] = out->cases[i];
     out->n = kept;

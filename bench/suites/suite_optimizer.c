@@ -111,7 +111,7 @@ static const char *const device_grid[] = {
 
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
-    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "optimizer");
+    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "optimizer", PB_TRAIN_AXES_OMITTED);
 }
 
 #define AXES    PB_TRAIN_AXES " batch=1 clip=multi guard= iteration= mode=eager optimizer=adamw seq=64 tuning=full"

@@ -45,8 +45,10 @@ grep -q 'reduce=bf16.*ranks_difference,1,none,0,' all/results.csv && fail "gradi
 steps parts 0 results --ranks 2 --accumulate 1,2 --tuning qlora --shard parameters --mode eager,graph
 want parts 4 ',ranks_difference,1,none,[0-9.e-]+,0,ok,'
 want parts 4 ',step_time,s,lower,[0-9.e-]+,2,ok,'
-want parts 2 'mode=graph.*,exposed_communication_time,s,none,,0,unsupported,'
-want parts 1 'accumulate=2.*mode=eager.*,exposed_communication_time,s,none,[-0-9.e]+,2,ok,'
+want parts 4 ',exposed_communication_time,s,none,[-0-9.e]+,2,ok,'
+want parts 4 ',step_time_spread,1,none,[0-9.e]+,2,ok,'
+want parts 2 'mode=graph.*,record_time,s,none,[0-9.e-]+,1,ok,'
+want parts 4 ',peak_memory,B,lower,[1-9][0-9.e+]+,0,ok,'
 want parts 1 ',backward_time,' # phases of several micro-batches are not measured separately
 
 # ---- one rank: several micro-batches; the defaults are not in the key ------------------------------------------------
@@ -56,6 +58,10 @@ want one 0 ',(exposed_communication_time|scaling_efficiency|tokens_per_second_pe
 expect 0 'throughput/step?batch=1&clip=multi&dtype=f32&layers=0&mode=eager&model=tiny&rank=16&seq=256&targets=q+v&tuning=full' \
     "$bench" --suite throughput --model tiny --tuning full --shard none --reduce f32 --accumulate 1 --dry-run
 grep -qE 'shard=|reduce=|accumulate=' log && fail "a default is in the key"
+
+# ---- the cases of two GPUs, by default ---------------------------------------------------------------------------------
+expect 0 'ranks=2&reduce=bf16&seq=2048&shard=parameters' "$bench" --suite throughput --device cuda --ranks 2 --dry-run -n 1
+[[ $(grep -c 'throughput/step?.*mode=graph.*&ranks=2&' log) -eq 9 ]] || fail "not the 9 cases of requirements: $(cat log)"
 
 # ---- bad input ---------------------------------------------------------------------------------------------------------
 bad() { # bad TEXT ARG...
