@@ -61,8 +61,27 @@ static const char *const attentions[] = {PB_ATTENTION_MAP(WORD)};
 static const char *const recomputes[] = {PB_RECOMPUTE_MAP(WORD)};
 static const char *const reduces[] = {PB_REDUCE_MAP(WORD)};
 static const char *const shards[] = {PB_SHARD_MAP(WORD)};
+static const char *const optimizers[] = {PB_OPTIMIZER_MAP(WORD)};
+static const char *const variants[] = {PB_NS_MAP(WORD)};
 static const char *const dtypes[] = {"f32", "bf16"};
+static const char *const switches[] = {"off", "on"};
 #undef WORD
+
+/* Sets the optimizer; its axes may be missing. */
+static pb_status optimizer(const pb_case *c, pb_train_config *out)
+{
+    int which = PB_OPTIMIZER_ADAMW, variant = (int)out->normuon.variant, guard = 0;
+    const char *ns = pb_case_get(c, "iteration"), *on = pb_case_get(c, "guard");
+    if (pb_case_get(c, "optimizer")) PB_TRY(word(c, "optimizer", optimizers, PB_NOPTIMIZERS, &which));
+    if (ns) PB_TRY(word(c, "iteration", variants, PB_NNS, &variant));
+    if (on) PB_TRY(word(c, "guard", switches, 2, &guard));
+    if (which != PB_OPTIMIZER_NORMUON && (ns || on))
+        return pb_fail(PB_EINVAL, "axis %s needs optimizer=normuon", ns ? "iteration" : "guard");
+    out->optimizer = (pb_optimizer)which;
+    out->normuon.variant = (pb_ns_variant)variant;
+    out->normuon.guard = guard;
+    return PB_OK;
+}
 
 pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
 {
@@ -90,6 +109,7 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     PB_TRY(number(c, "layers", 0, g->L, &t.model.layers));
     PB_TRY(number(c, "rank", 1, g->D, &t.model.rank));
     PB_TRY(target_bits(c, &t.model.targets));
+    PB_TRY(optimizer(c, &t));
     t.model.tuning = (pb_tuning)tuning;
     t.model.dtype = (pb_dtype)dtype;
     t.model.alpha = 2 * (float)t.model.rank;

@@ -142,6 +142,9 @@ pb_status pb_train_step(pb_ctx *ctx, void *self);
  * at the end of the step. Both are pb_fn. */
 pb_status pb_train_micro(pb_ctx *ctx, void *self);
 pb_status pb_train_finish(pb_ctx *ctx, void *self);
+/* Runs the part of the optimizer phase that is NorMuon's: all matrices, without the tensors that AdamW trains. Does
+ * nothing with AdamW alone. It is a pb_fn. */
+pb_status pb_train_matrices(pb_ctx *ctx, void *self);
 /* Runs the phases backward and clip, which is the work that the backward suite measures. It is a pb_fn. */
 pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
 
