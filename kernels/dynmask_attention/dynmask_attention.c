@@ -218,8 +218,8 @@ static const shape edge[] = {
     {.B = 2, .S = 90, .T = 90, .H = 8, .K = 1, .D = 128, .keep = 12, .list = PB_LISTS_UNION},
     {.B = 2, .S = 140, .T = 140, .H = 4, .K = 2, .D = 128, .keep = 30, .list = PB_LISTS_PACKED},
     {.B = 1, .S = 1, .T = 200, .H = 8, .K = 2, .D = 64, .keep = 150},
-    {.B = 1, .S = 520, .T = 520, .H = 2, .K = 1, .D = 128, .keep = 260, .list = PB_LISTS_UNION},
-    {.B = 1, .S = 390, .T = 400, .H = 3, .K = 1, .D = 64, .keep = 300, .list = PB_LISTS_UNION},
+    {.B = 1, .S = 300, .T = 300, .H = 2, .K = 1, .D = 128, .keep = 180, .list = PB_LISTS_UNION},
+    {.B = 1, .S = 200, .T = 210, .H = 3, .K = 1, .D = 64, .keep = 150, .list = PB_LISTS_UNION},
     {0},
 };
 static const shape grid[] = {
