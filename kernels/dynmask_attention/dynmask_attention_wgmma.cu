@@ -26,7 +26,6 @@
 namespace
 {
 constexpr int KEYS = 128, STAGES = 2;
-constexpr float LN2 = 0.6931471805599453f;
 enum named_barrier { ISSUE_TURN = 1 /* barrier ISSUE_TURN + w: consumer warpgroup w may issue its products */ };
 enum { ISSUE_THREADS = 256 /* threads of an ISSUE_TURN barrier: one warpgroup arrives, another one waits */ };
 static_assert(SLOT_UNIT % KEYS == 0 && KEYS % SLOTS == 0, "a list is whole tiles, and a tile whole blocks of slots");
@@ -52,6 +51,7 @@ template <int D, int G> struct alignas(1024) shared {
 
 #ifdef PB_SM90_CODE
 typedef stage_ring<STAGES> ring_position;
+constexpr float LN2 = 0.6931471805599453f;
 
 /* A tile of queries. b: batch row; head: query head; list: number of its list; i0: first query. */
 struct tile {

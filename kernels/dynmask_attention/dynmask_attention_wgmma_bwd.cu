@@ -35,6 +35,7 @@
  *   second_empty[s]     lanes, after dv, or dP       producer        the second operand may be overwritten
  *   named barrier ROWS_CLEARED: the consumers wait for each other; rows of queries without keys are zeros */
 #include "kernels/attention/wgmma_bwd_tiles.cuh"
+#include "kernels/dynmask_attention/trace_dv.cuh"
 #include "kernels/dynmask_attention/wgmma_bwd.cuh"
 
 namespace
@@ -84,25 +85,6 @@ __global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args 
 }
 
 /* ---- dk, dv and dbias -------------------------------------------------------------------------------------------- */
-
-/* The work of a CTA: block of slots `block` of list `list`, for the tiles of queries part, part + parts, ... of `total`.
- * Tile n is tile m + n % count of head h + n / count. */
-struct dkv_work {
-    int list, block, part, b, kv, h, m, count, total;
-};
-template <int D>
-__device__ inline dkv_work dkv_work_of_cta(int number, const pb_dynmask_attention_bwd_args &a, const workspace<D> &room)
-{
-    dkv_work own;
-    own.list = number % room.lists.heads, own.part = number / room.lists.heads % room.parts;
-    own.block = number / room.lists.heads / room.parts;
-    own.b = own.list / a.K, own.kv = own.list % a.K, own.h = own.kv * (a.H / a.K);
-    const slot_range r = range_of<KEYS>(room.lists.block + ((size_t)own.list * room.blocks + own.block) * 2);
-    own.m = r.lo / QUERIES<D>;
-    own.count = r.lo < r.hi ? (min(r.hi, a.S) + QUERIES<D> - 1) / QUERIES<D> - own.m : 0;
-    own.total = own.count * (a.H / a.K);
-    return own;
-}
 
 #ifdef PB_SM90_CODE
 template <int D>
@@ -263,6 +245,7 @@ __device__ void dkv_consume(dkv_shared<D> &sm, const pb_dynmask_attention_bwd_ar
         start_weighted_sum<D>(dk, ds, advance_desc(q_mn, stage * STAGE));
         wgmma_wait<1>();
         wgmma_fence_operand(dv), wgmma_fence_operand(p);
+        trace_dv<D>(dv, n);
         release(&sm.bar.second_empty[stage]);
         wgmma_wait<0>();
         wgmma_fence_operand(dk), wgmma_fence_operand(ds);
@@ -352,9 +335,11 @@ template <int D> pb_status bwd(pb_ctx *ctx, const pb_dynmask_attention_bwd_args 
     bwd_maps m;
     PB_TRY(prepare<D>(ctx, a, room));
     PB_TRY(maps_of<D>(m, a, room.lists, QUERIES<D>, KEYS));
+    PB_TRY(trace_begin(ctx));
     PB_TRY(pb_attention_smem(dkv_kernel<D>, bytes));
     dkv_kernel<D><<<blocks * room.parts, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, a, room);
     PB_TRY(pb_cuda_launched(ctx, "dynmask_attention_bwd wgmma, dk and dv"));
+    PB_TRY(trace_end<D>(ctx, a, room));
     PB_TRY(pb_dynmask_attention_dq_wgmma(ctx, &a));
     if (room.parts == 1) return PB_OK;
     add_parts_kernel<D><<<blocks * 4 * (D / 64), 256, 0, pb_cuda_stream(ctx)>>>(a, room);

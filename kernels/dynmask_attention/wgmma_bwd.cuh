@@ -56,6 +56,25 @@ template <int D> size_t room_bytes(const pb_dynmask_attention_bwd_args &a)
     return compact_bytes(s.lists, D) + (size_t)a.B * a.H * s.tiles * sizeof(query_tile<D>) + sums;
 }
 
+/* The work of a CTA of dkv_kernel: block of slots `block` of list `list`, for the tiles of queries part, part + parts, ... of `total`.
+ * Tile n is tile m + n % count of head h + n / count. */
+struct dkv_work {
+    int list, block, part, b, kv, h, m, count, total;
+};
+template <int D>
+__device__ inline dkv_work dkv_work_of_cta(int number, const pb_dynmask_attention_bwd_args &a, const workspace<D> &room)
+{
+    dkv_work own;
+    own.list = number % room.lists.heads, own.part = number / room.lists.heads % room.parts;
+    own.block = number / room.lists.heads / room.parts;
+    own.b = own.list / a.K, own.kv = own.list % a.K, own.h = own.kv * (a.H / a.K);
+    const slot_range r = range_of<KEYS>(room.lists.block + ((size_t)own.list * room.blocks + own.block) * 2);
+    own.m = r.lo / QUERIES<D>;
+    own.count = r.lo < r.hi ? (min(r.hi, a.S) + QUERIES<D> - 1) / QUERIES<D> - own.m : 0;
+    own.total = own.count * (a.H / a.K);
+    return own;
+}
+
 struct bwd_maps {
     CUtensorMap q, dO, k, v;
 };
