@@ -124,12 +124,13 @@ __device__ void dq_consume(dq_shared<D> &sm, const pb_dynmask_attention_bwd_args
     const float sl = a.scale * LOG2E;
     const query_rows mine = query_rows_of<D>(room.queries + (size_t)(own.b * a.H + own.head) * room.tiles, i, a.S);
     float dq[D / 8][4] = {};
+    uint32_t ds[N / 16][4] = {};
     ring_position at;
+    int before = -1; /* stage of the tile whose product with k is pending */
     barrier_wait(&sm.bar.own_full, 0);
     for (slot_tiles<N> n(room.lists, own.list, own.i0, own.i0 + DQ_ROWS); n.next(); at.next()) {
         const int stage = at.stage;
         float s[N / 8][4], dp[N / 8][4];
-        uint32_t ds[N / 16][4];
         barrier_wait(&sm.bar.first_full[stage], at.parity);
         wgmma_fence();
         start_dots<D, DQ_ROWS, N>(s, q, advance_desc(k, stage * STAGE));
@@ -137,7 +138,9 @@ __device__ void dq_consume(dq_shared<D> &sm, const pb_dynmask_attention_bwd_args
         wgmma_fence();
         start_dots<D, DQ_ROWS, N>(dp, dO, advance_desc(v, stage * STAGE));
         wgmma_wait<1>();
-        wgmma_fence_operand(s);
+        wgmma_fence_operand(s), wgmma_fence_operand(dq), wgmma_fence_operand(ds);
+        if (before >= 0) release(&sm.bar.first_empty[before]);
+        before = stage;
         weigh<N>(s, sm.slots[stage], mine, sl);
         wgmma_wait<0>();
         wgmma_fence_operand(dp);
@@ -146,10 +149,9 @@ __device__ void dq_consume(dq_shared<D> &sm, const pb_dynmask_attention_bwd_args
         as_operand<N / 8>(ds, s);
         wgmma_fence();
         start_weighted_sum<D>(dq, ds, advance_desc(k_mn, stage * STAGE));
-        wgmma_wait<0>();
-        wgmma_fence_operand(dq), wgmma_fence_operand(ds);
-        release(&sm.bar.first_empty[stage]);
     }
+    wgmma_wait<0>();
+    wgmma_fence_operand(dq), wgmma_fence_operand(ds);
     bf16 *to = (bf16 *)a.dq + ((size_t)own.b * a.S + i) * a.lddq + (size_t)own.head * D;
     store_rows<D / 8>(dq, a.scale, a.scale, i < a.S ? to : NULL, i + 8 < a.S ? to + 8 * a.lddq : NULL, D);
 }

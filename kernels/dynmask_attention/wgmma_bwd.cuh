@@ -10,7 +10,7 @@
 
 namespace
 {
-enum { STAGES = 2, CONSUMERS = 256, CONSUMER_WARPS = 8, THREADS = 384 };
+enum { STAGES = 4, CONSUMERS = 256, CONSUMER_WARPS = 8, THREADS = 384 };
 static_assert(SLOT_UNIT % KEYS == 0 && KEYS == 2 * SLOTS, "each consumer warpgroup owns one block of slots");
 
 /* A tile of queries. keyless: 1 if a query of it has no keys. */
