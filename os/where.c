@@ -15,7 +15,7 @@ typedef struct phase_record {
 
 static atomic_uint_least64_t progress, sequence;
 static _Atomic int64_t step = -1;
-static _Atomic(const char *) phase, collective;
+static _Atomic(const char *) phase, collective, newest; /* newest: the collective entered last; NULL: none yet */
 static _Atomic double waited, entered; /* waited: seconds in collectives, all together; entered: when the last began */
 static phase_record phases[PB_WHERE_PHASES];
 static double began, waited_before; /* of the current phase; only the thread that trains uses them */
@@ -67,10 +67,18 @@ void pb_where_collective(const char *name, uint64_t number)
     if (name) {
         SET(entered, now());
         SET(sequence, number);
+        SET(newest, name);
     } else if (GET(collective)) SET(waited, GET(waited) + now() - GET(entered));
     SET(collective, name);
     pb_where_progress();
 }
+
+void pb_where_device(bool waits)
+{
+    if (GET(newest)) pb_where_collective(waits ? GET(newest) : NULL, GET(sequence));
+}
+
+uint64_t pb_where_sequence(void) { return GET(sequence); }
 
 static pb_where_phase_time read_phase(const phase_record *r)
 {

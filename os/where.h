@@ -6,6 +6,7 @@
  * set by another one, but by one at a time. */
 #ifndef PB_WHERE_H
 #define PB_WHERE_H
+#include <stdbool.h>
 #include <stdint.h>
 #ifdef __cplusplus
 extern "C" {
@@ -20,6 +21,10 @@ void pb_where_phase(const char *phase);
 /* This process enters the collective with this sequence number, which counts the collectives of the job from 1, so that
  * all ranks give a collective the same number. NULL: it has returned; the number is ignored. */
 void pb_where_collective(const char *collective, uint64_t sequence);
+/* A GPU carries out collectives after the calls that enqueue them have returned. While a thread waits for such a GPU
+ * (true: begins; false: ends), this process counts as being in the collective that it entered last. */
+void pb_where_device(bool waits);
+uint64_t pb_where_sequence(void); /* of the collective entered last; 0: none yet */
 /* Counts progress within a phase, for example a batch of an evaluation. */
 void pb_where_progress(void);
 

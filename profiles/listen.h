@@ -15,4 +15,5 @@ void pb_nvtx_finish(void);
 void pb_ring_begin(pb_range_kind kind, const char *name, int64_t value);
 void pb_ring_finish(void);
 void pb_ring_work(int64_t flops, int64_t bytes);
+void pb_ring_collective(const pb_range_collective *c);
 #endif

@@ -53,6 +53,11 @@ uint64_t pb_ranges_counted(void) { return __atomic_load_n(&counted, __ATOMIC_REL
 void pb_range_begin(pb_range_kind kind, const char *name, int64_t value)
 {
     const int on = pb_ranges_on;
+    if (__builtin_expect(on == PB_LISTENS_RING,
+                         1)) { /* in a window, unless a graph is recorded: without the other tests */
+        pb_ring_begin(kind, name, value);
+        return;
+    }
     if (on & PB_LISTENS_NVTX) pb_nvtx_begin(kind, name, value);
     if (on & PB_LISTENS_RING) pb_ring_begin(kind, name, value);
     if (on & PB_LISTENS_COUNT) __atomic_add_fetch(&counted, 1, __ATOMIC_RELAXED);
@@ -62,6 +67,7 @@ void pb_range_begin(pb_range_kind kind, const char *name, int64_t value)
             place.at[place.depth].name = name;
             place.at[place.depth].value = value;
             place.at[place.depth].flops = place.at[place.depth].bytes = 0;
+            place.at[place.depth].of.group = NULL;
         }
         place.depth++;
     }
@@ -70,6 +76,10 @@ void pb_range_begin(pb_range_kind kind, const char *name, int64_t value)
 void pb_range_finish(void)
 {
     const int on = pb_ranges_on;
+    if (__builtin_expect(on == PB_LISTENS_RING, 1)) {
+        pb_ring_finish();
+        return;
+    }
     if (on & PB_LISTENS_STACK && tracking && place.depth > 0) place.depth--;
     if (on & PB_LISTENS_RING) pb_ring_finish();
     if (on & PB_LISTENS_NVTX) pb_nvtx_finish();
@@ -83,6 +93,14 @@ void pb_range_work(int64_t flops, int64_t bytes)
         place.at[place.depth - 1].flops = flops;
         place.at[place.depth - 1].bytes = bytes;
     }
+}
+
+void pb_range_note_collective(const pb_range_collective *c)
+{
+    const int on = pb_ranges_on;
+    if (on & PB_LISTENS_RING) pb_ring_collective(c);
+    if (on & PB_LISTENS_STACK && tracking && place.depth > 0 && place.depth <= PB_RANGE_STACK_DEPTH)
+        place.at[place.depth - 1].of = *c;
 }
 
 void pb_range_stack_track(bool on)
@@ -115,7 +133,10 @@ void pb_range_stack_move(pb_range_stack *open, const pb_range_stack *want)
            open->at[same].value == want->at[same].value)
         same++;
     for (int i = open->depth; i > same; i--) pb_range_pop();
-    for (int i = same; i < want->depth; i++) pb_range_push(want->at[i].kind, want->at[i].name, want->at[i].value);
+    for (int i = same; i < want->depth; i++) {
+        pb_range_push(want->at[i].kind, want->at[i].name, want->at[i].value);
+        if (want->at[i].of.group) pb_range_note_collective(&want->at[i].of);
+    }
     *open = *want;
 }
 

@@ -59,6 +59,16 @@ enum { PB_LISTENS_WORK = PB_LISTENS_RING | PB_LISTENS_STACK };
 /* Notes the least work of the op whose range this thread has begun last: floating-point operations, and bytes of inputs
  * and outputs (pb_cost in kernels/engine/op.h). */
 void pb_range_work(int64_t flops, int64_t bytes);
+/* The notes of a range of kind collective about its operation. The strings must stay valid, as names do. */
+typedef struct pb_range_collective {
+    const char *group; /* the communicator's role and, if not all ranks are in one group, the number of the group: "dp",
+                          "cp#1"; NULL: nothing was noted */
+    const char *dtype;
+    int ranks;      /* of the group */
+    int64_t number; /* among the collectives of the communicator, from 1; the same on all ranks of the group */
+} pb_range_collective;
+/* Notes it for the range that this thread has begun last. */
+void pb_range_note_collective(const pb_range_collective *c);
 /* Returns a copy of `name` that stays valid until the process ends, the same one for equal names; for names that are
  * not static strings. NULL: out of memory. Takes a lock: call it outside of what is measured. */
 const char *pb_range_name(const char *name);
@@ -84,6 +94,7 @@ typedef struct pb_range_stack {
         const char *name;
         int64_t value;
         int64_t flops, bytes;   /* as for pb_range_work(); 0: not known */
+        pb_range_collective of; /* as for pb_range_note_collective() */
     } at[PB_RANGE_STACK_DEPTH]; /* outermost first */
 } pb_range_stack;
 

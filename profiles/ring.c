@@ -10,26 +10,23 @@
 #include "profiles/listen.h"
 #include "profiles/ticks.h"
 
-/* A slot of a ring. The fields are atomic because pb_ring_stop() may read a slot that its thread is overwriting; such a
+/* A slot of a ring, or a range that is open. The fields are atomic because pb_ring_stop() may read a slot that its thread is overwriting; such a
  * slot is recognised by the thread's counter and left out. */
 typedef struct slot {
     _Alignas(64) _Atomic(const char *) name; /* one cache line: a record touches no second one */
-    _Atomic int64_t begin, end, value, flops, bytes;
+    _Atomic int64_t begin, end, value;
+    _Atomic int64_t number;      /* of a collective */
+    _Atomic uintptr_t detail[2]; /* of an op: its flops and bytes; of a collective: its group and dtype */
     _Atomic unsigned about;
+    _Atomic int ranks; /* of the group of a collective */
 } slot;
 _Static_assert(sizeof(slot) == 64, "a slot is a cache line");
 
-/* The kind of a range and more, in one word: bits 0 to 7 its kind, 8 to 15 its depth, and whether its flops and bytes were written. The
- * slots of ranges without work keep the flops and bytes of older ranges: writing zeros would cost time. */
-enum { HAS_WORK = 1 << 16 };
+/* The kind of a range and more, in one word: bits 0 to 7 its kind, 8 to 15 its depth, and what was written of its details.
+ * The slots of ranges without details keep those of older ranges: writing zeros would cost time. */
+enum { HAS_WORK = 1 << 16, HAS_COLLECTIVE = 1 << 17 };
 static inline unsigned about_range(pb_range_kind kind, int depth) { return (unsigned)kind | (unsigned)depth << 8; }
 _Static_assert(PB_RANGE_KINDS <= 256 && PB_RING_DEPTH <= 256, "kind and depth fit into a byte each");
-
-typedef struct open_range {
-    _Atomic(const char *) name;
-    _Atomic int64_t begin, value, flops, bytes;
-    _Atomic unsigned about;
-} open_range;
 
 /* A ring belongs to one thread until that thread ends, and only this thread writes it. So a thread that saw a window
  * open just before it ended, and writes late, spoils no other thread's records. */
@@ -40,8 +37,8 @@ typedef struct ring {
     atomic_size_t too_deep;
     atomic_int owner; /* enum below */
     int tid;
-    open_range open[PB_RING_DEPTH];
-    slot *slots; /* [records] */
+    slot open[PB_RING_DEPTH]; /* without `end` */
+    slot *slots;              /* [records] */
 } ring;
 enum { NOBODY, A_THREAD, A_THREAD_THAT_ENDED };
 
@@ -80,6 +77,8 @@ static pb_ring_options with_defaults(const pb_ring_options *o)
     r.records = n;
     return r;
 }
+
+int64_t pb_ring_read_clock(bool tsc) { return pb_ticks(tsc); }
 
 size_t pb_ring_records(const pb_ring_options *o) { return with_defaults(o).records; }
 
@@ -146,8 +145,9 @@ static ring *free_ring(ring_set *set)
     return NULL;
 }
 
-/* Gives the calling thread its ring of the window `generation`, empty. NULL: all are taken. */
-static ring *claim(unsigned generation)
+/* Gives the calling thread its ring of the window `generation`, empty. NULL: all are taken. Not inlined, because its
+ * variables would take registers in every begin of a range. */
+static __attribute__((noinline, cold)) ring *claim(unsigned generation)
 {
     ring_set *set = GET(window.set);
     if (mine_of != set || !mine) {
@@ -176,7 +176,7 @@ void pb_ring_begin(pb_range_kind kind, const char *name, int64_t value)
     }
     const int depth = GET(r->depth);
     if (depth < PB_RING_DEPTH) {
-        open_range *o = &r->open[depth];
+        slot *o = &r->open[depth];
         SET(o->name, name);
         SET(o->value, value);
         SET(o->about, about_range(kind, depth));
@@ -185,41 +185,79 @@ void pb_ring_begin(pb_range_kind kind, const char *name, int64_t value)
     atomic_store_explicit(&r->depth, depth + 1, memory_order_release);
 }
 
-void pb_ring_work(int64_t flops, int64_t bytes)
+/* The innermost range of this thread. NULL: none is recorded. */
+static slot *innermost(void)
 {
     ring *r = mine;
-    if (!r || GET(r->generation) != atomic_load_explicit(&window.generation, memory_order_acquire)) return;
+    if (!r || GET(r->generation) != atomic_load_explicit(&window.generation, memory_order_acquire)) return NULL;
     const int depth = GET(r->depth) - 1;
-    if (depth < 0 || depth >= PB_RING_DEPTH) return;
-    open_range *o = &r->open[depth];
-    SET(o->flops, flops);
-    SET(o->bytes, bytes);
+    return depth < 0 || depth >= PB_RING_DEPTH ? NULL : &r->open[depth];
+}
+
+void pb_ring_work(int64_t flops, int64_t bytes)
+{
+    slot *o = innermost();
+    if (!o) return;
+    SET(o->detail[0], (uintptr_t)flops);
+    SET(o->detail[1], (uintptr_t)bytes);
     SET(o->about, GET(o->about) | HAS_WORK);
+}
+
+void pb_ring_collective(const pb_range_collective *c)
+{
+    slot *o = innermost();
+    if (!o) return;
+    SET(o->detail[0], (uintptr_t)c->group);
+    SET(o->detail[1], (uintptr_t)c->dtype);
+    SET(o->ranks, c->ranks);
+    SET(o->number, c->number);
+    SET(o->about, GET(o->about) | HAS_COLLECTIVE);
 }
 
 void pb_ring_finish(void)
 {
+    /* First, so that the range does not contain what follows, and no value need be kept across a call of clock_gettime. */
+    const int64_t now = pb_ticks(GET(window.tsc));
     ring *r = mine;
     if (!r || GET(r->generation) != atomic_load_explicit(&window.generation, memory_order_acquire)) return;
     const int depth = GET(r->depth) - 1;
     if (depth < 0) return; /* the range began before the window */
     if (depth < PB_RING_DEPTH) {
         const size_t n = GET(r->written);
-        const open_range *o = &r->open[depth];
+        const slot *o = &r->open[depth];
         const unsigned about = GET(o->about);
         slot *s = &r->slots[n & (mine_of->records - 1)];
-        SET(s->end, pb_ticks(GET(window.tsc)));
+        SET(s->end, now);
         SET(s->name, GET(o->name));
         SET(s->begin, GET(o->begin));
         SET(s->value, GET(o->value));
         SET(s->about, about);
-        if (about & HAS_WORK) {
-            SET(s->flops, GET(o->flops));
-            SET(s->bytes, GET(o->bytes));
+        if (about & (HAS_WORK | HAS_COLLECTIVE)) {
+            for (int i = 0; i < 2; i++) SET(s->detail[i], GET(o->detail[i]));
+            SET(s->ranks, GET(o->ranks));
+            SET(s->number, GET(o->number));
         }
         atomic_store_explicit(&r->written, n + 1, memory_order_release);
     }
     atomic_store_explicit(&r->depth, depth, memory_order_release);
+}
+
+static pb_ring_record record_of(const slot *s, const pb_moment *end)
+{
+    const unsigned about = GET(s->about);
+    pb_ring_record r = {.name = GET(s->name),
+                        .begin_ns = pb_ticks_to_real(GET(s->begin), &window.begin, end),
+                        .value = GET(s->value),
+                        .kind = (pb_range_kind)(about & 255),
+                        .depth = (int)(about >> 8 & 255)};
+    if (about & HAS_WORK) {
+        r.flops = (int64_t)GET(s->detail[0]);
+        r.bytes = (int64_t)GET(s->detail[1]);
+    }
+    if (about & HAS_COLLECTIVE)
+        r.of = (pb_range_collective){(const char *)GET(s->detail[0]), (const char *)GET(s->detail[1]), GET(s->ranks),
+                                     GET(s->number)};
+    return r;
 }
 
 /* Copies the ranges of which the ring, of `room` slots, still holds the record, of `written` that had ended. Leaves out
@@ -231,16 +269,9 @@ static size_t copy_ended(const ring *r, size_t room, size_t written, const pb_mo
     const size_t from = written > room ? written - room : 0;
     for (size_t i = from; i < written; i++) {
         const slot *s = &r->slots[i & (room - 1)];
-        const unsigned about = GET(s->about);
-        out[i - from] = (pb_ring_record){.name = GET(s->name),
-                                         .begin_ns = pb_ticks_to_real(GET(s->begin), &window.begin, end),
-                                         .end_ns = pb_ticks_to_real(GET(s->end), &window.begin, end),
-                                         .value = GET(s->value),
-                                         .flops = about & HAS_WORK ? GET(s->flops) : 0,
-                                         .bytes = about & HAS_WORK ? GET(s->bytes) : 0,
-                                         .kind = (pb_range_kind)(about & 255),
-                                         .depth = (int)(about >> 8 & 255),
-                                         .complete = true};
+        out[i - from] = record_of(s, end);
+        out[i - from].end_ns = pb_ticks_to_real(GET(s->end), &window.begin, end);
+        out[i - from].complete = true;
     }
     atomic_thread_fence(memory_order_acquire);
     const size_t now = GET(r->written) + (r->tid != gettid());
@@ -254,21 +285,17 @@ static size_t copy_ended(const ring *r, size_t room, size_t written, const pb_mo
 /* The ranges that are open, innermost first, as in a list by end time. */
 static size_t copy_open(const ring *r, const pb_moment *end, pb_ring_record *out)
 {
+    const size_t written = atomic_load_explicit(&r->written, memory_order_acquire);
     int depth = atomic_load_explicit(&r->depth, memory_order_acquire);
     size_t n = 0;
     if (depth > PB_RING_DEPTH) depth = PB_RING_DEPTH;
     for (int i = depth - 1; i >= 0; i--) {
-        const open_range *o = &r->open[i];
-        const unsigned about = GET(o->about);
-        out[n++] = (pb_ring_record){.name = GET(o->name),
-                                    .begin_ns = pb_ticks_to_real(GET(o->begin), &window.begin, end),
-                                    .end_ns = end->real_ns,
-                                    .value = GET(o->value),
-                                    .flops = about & HAS_WORK ? GET(o->flops) : 0,
-                                    .bytes = about & HAS_WORK ? GET(o->bytes) : 0,
-                                    .kind = (pb_range_kind)(about & 255),
-                                    .depth = i};
+        out[n] = record_of(&r->open[i], end);
+        out[n++].end_ns = end->real_ns;
     }
+    atomic_thread_fence(memory_order_acquire);
+    /* The thread has ended a range meanwhile, and may have begun another in its place, whose numbers of work are no strings. */
+    for (size_t i = 0; GET(r->written) != written && i < n; i++) out[i].of = (pb_range_collective){0};
     return n;
 }
 

@@ -34,6 +34,7 @@ typedef struct pb_ring_record {
     pb_range_kind kind;
     int depth; /* 0: outermost in the window */
     bool complete;
+    pb_range_collective of; /* of a collective, as for pb_range_note_collective() */
 } pb_ring_record;
 
 typedef struct pb_ring_thread {
@@ -60,6 +61,8 @@ pb_status pb_ring_start(const pb_ring_options *o);
 pb_status pb_ring_stop(pb_ring_window *out);
 void pb_ring_free(pb_ring_window *w); /* {0} is allowed */
 
+/* One reading of the clock that ranges are timed by; tsc as in pb_ring_window. */
+int64_t pb_ring_read_clock(bool tsc);
 /* The ranges that the ring of a thread holds. */
 size_t pb_ring_records(const pb_ring_options *o);
 /* The bytes that pb_ring_start() allocates. */

@@ -1,4 +1,4 @@
-/* socket.h - TCP sockets with deadlines: every call returns before a given time. Used by store.c only. */
+/* socket.h - TCP sockets with deadlines: every call returns before a given time. Used by store.c and clocks.c. */
 #ifndef PB_RANKS_SOCKET_H
 #define PB_RANKS_SOCKET_H
 #include <stdbool.h>

@@ -55,6 +55,16 @@ const pb_world_member *pb_world_member_of(const pb_world *w, int rank)
     return &alone;
 }
 
+void pb_world_rank0_address(const pb_world *w, char *out, size_t n)
+{
+    struct sockaddr_storage at;
+    socklen_t size = sizeof at;
+    snprintf(out, n, "127.0.0.1");
+    if (!w || w->store.rank == 0 || getpeername(w->store.fd[0], (struct sockaddr *)&at, &size) != 0) return;
+    if (getnameinfo((struct sockaddr *)&at, size, out, (socklen_t)n, NULL, 0, NI_NUMERICHOST) != 0)
+        snprintf(out, n, "127.0.0.1");
+}
+
 /* Lists this host's addresses for the other ranks: loopback first, which ranks of the same host reach, then those of
  * the interfaces that are up. */
 static void list_addresses(pb_store_address *a)

@@ -55,6 +55,8 @@ int pb_world_size(const pb_world *w); /* 1 for NULL */
 bool pb_world_has_mpi(const pb_world *w);
 double pb_world_timeout(const pb_world *w); /* seconds; 60 for NULL */
 const pb_world_member *pb_world_member_of(const pb_world *w, int rank);
+/* The numeric address at which this rank has reached rank 0; on rank 0, and without a connection, "127.0.0.1". */
+void pb_world_rank0_address(const pb_world *w, char *out, size_t n);
 static inline int pb_world_local_rank(const pb_world *w) { return pb_world_member_of(w, pb_world_rank(w))->local_rank; }
 
 /* Host collectives. `what` names the phase in messages, for example "opening the job". EIO: a rank did not call it

@@ -232,7 +232,7 @@ def sample(s):
     return "\n".join(["```", *(line.rstrip() for line in lines if not line.startswith((" ", "range"))), "```"])
 
 
-LEVELS = ["off", "nvtx", "ring", "activity", "nodes"]
+LEVELS = ["off", "nvtx", "ring", "activity", "graphs", "nodes"]
 
 
 def profile_cost(s):

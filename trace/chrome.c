@@ -24,6 +24,14 @@ void pb_trace_put_work(pb_gzip *g, int64_t flops, int64_t bytes)
     if (bytes) pb_gzip_print(g, ",\"op_bytes\":%" PRId64, bytes);
 }
 
+void pb_trace_put_collective(pb_gzip *g, const char *name, int64_t bytes, const pb_range_collective *c)
+{
+    if (!c->group) return;
+    pb_gzip_print(g, ",\"Collective name\":\"%s\",\"bytes\":%" PRId64 ",\"dtype\":\"%s\"", name, bytes, c->dtype);
+    pb_gzip_print(g, ",\"Process Group Name\":\"%s\",\"Group size\":%d,\"Seq\":%" PRId64, c->group, c->ranks,
+                  c->number);
+}
+
 static void put_text(pb_gzip *g, const char *before, const char *text)
 {
     pb_gzip_print(g, "%s", before);
@@ -60,6 +68,7 @@ static void put_range(pb_gzip *g, const pb_ring_record *r, int tid, int64_t base
     pb_gzip_print(g, ",\"args\":{\"kind\":\"%s\"", pb_range_kinds[r->kind]);
     if (r->value != PB_RANGE_NO_VALUE) pb_gzip_print(g, ",\"value\":%" PRId64, r->value);
     pb_trace_put_work(g, r->flops, r->bytes);
+    pb_trace_put_collective(g, r->name, r->value, &r->of);
     pb_gzip_print(g, "%s}}", r->complete ? "" : ",\"incomplete\":true");
 }
 
@@ -92,6 +101,20 @@ static void put_expected(pb_gzip *g, const pb_trace_about *a)
     pb_gzip_print(g, "]");
 }
 
+static void put_clock(pb_gzip *g, const pb_trace_about *a)
+{
+    const pb_clock_offset *c = a->clock;
+    if (!a->compared) return;
+    if (!c[0].known || !c[1].known) {
+        put_text(g, ",\"clock_unknown\":", c[0].known ? c[1].why : c[0].why);
+        return;
+    }
+    pb_gzip_print(g,
+                  ",\"clock_offsets_ns\":[%" PRId64 ",%" PRId64 "],\"clock_uncertainty_ns\":[%" PRId64 ",%" PRId64 "]",
+                  c[0].offset_ns, c[1].offset_ns, c[0].uncertainty_ns, c[1].uncertainty_ns);
+    pb_gzip_print(g, ",\"clock_shifted\":%s", a->shifted ? "true" : "false");
+}
+
 static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *w, const pb_gpu_window *gpu,
                      const pb_trace_size *size)
 {
@@ -103,6 +126,7 @@ static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *
                   a->last_step, w->begin_ns, w->end_ns);
     put_expected(g, a);
     pb_gzip_print(g, ",\"clock\":\"%s\",\"clock_stepped_ns\":%.0f", w->tsc ? "tsc" : "monotonic_raw", w->stepped_ns);
+    put_clock(g, a);
     pb_gzip_print(g, ",\"kernels\":%zu,\"unjoined\":%zu,\"gpu_dropped\":%zu", size->kernels, size->unjoined,
                   gpu->dropped);
     pb_gzip_print(g, ",\"events\":%zu,\"dropped\":%zu,\"omitted\":%zu,\"truncated\":%s}}\n", size->events, w->dropped,
@@ -113,7 +137,7 @@ static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *
 static size_t room_of(const pb_trace_about *a)
 {
     const char *const texts[] = {a->version, a->host, a->device, a->name};
-    size_t tail = 1024;
+    size_t tail = 1536;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i]) tail += 6 * strnlen(texts[i], PB_GZIP_NAME);
     if (!a->limit) return SIZE_MAX;

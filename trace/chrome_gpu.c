@@ -17,8 +17,7 @@ enum { LANES = 4, STREAMS = 256, DEMANGLED = 1024 };
 typedef struct span {
     int tid, depth;
     int64_t begin, end;
-    pb_range_kind kind;
-    const char *name;
+    const pb_ring_record *range;
 } span;
 
 typedef struct lane_ends {
@@ -30,7 +29,7 @@ typedef struct writer {
     pb_gzip *g;
     int64_t base;
     const pb_gpu_event **calls; /* [ncalls], by correlation; of equal ones, only the outermost */
-    span *spans;                /* [nspans]: ops and phases, by thread, then by begin */
+    span *spans;                /* [nspans]: collectives, ops and phases, by thread, then by begin */
     size_t ncalls, nspans;
     lane_ends streams[STREAMS];
     int nstreams;
@@ -70,7 +69,7 @@ static int by_thread(const void *x, const void *y)
 }
 
 /* The innermost range of this kind that thread `tid` was in at time t. NULL: none. */
-static const char *range_at(const writer *w, int tid, int64_t t, pb_range_kind kind)
+static const pb_ring_record *range_at(const writer *w, int tid, int64_t t, pb_range_kind kind)
 {
     size_t low = 0, high = w->nspans;
     while (low < high) { /* the first span that begins later */
@@ -80,8 +79,9 @@ static const char *range_at(const writer *w, int tid, int64_t t, pb_range_kind k
         else high = mid;
     }
     for (size_t i = low; i-- > 0 && w->spans[i].tid == tid;) {
-        if (w->spans[i].end >= t && w->spans[i].kind == kind) return w->spans[i].name;
-        if (w->spans[i].kind == PB_RANGE_phase && w->spans[i].end < t) return NULL; /* earlier ones have ended too */
+        const pb_ring_record *r = w->spans[i].range;
+        if (w->spans[i].end >= t && r->kind == kind) return r;
+        if (r->kind == PB_RANGE_phase && w->spans[i].end < t) return NULL; /* earlier ones have ended too */
     }
     return NULL;
 }
@@ -103,9 +103,8 @@ static pb_status make_indexes(writer *w, const pb_gpu_window *gpu, const pb_ring
     for (int i = 0; i < ranges->n; i++)
         for (size_t k = 0; k < ranges->threads[i].n; k++) {
             const pb_ring_record *r = &ranges->threads[i].records[k];
-            if (r->kind == PB_RANGE_op || r->kind == PB_RANGE_phase)
-                w->spans[w->nspans++] =
-                    (span){ranges->threads[i].tid, r->depth, r->begin_ns, r->end_ns, r->kind, r->name};
+            if (r->kind == PB_RANGE_op || r->kind == PB_RANGE_phase || r->kind == PB_RANGE_collective)
+                w->spans[w->nspans++] = (span){ranges->threads[i].tid, r->depth, r->begin_ns, r->end_ns, r};
         }
     if (w->nspans) qsort(w->spans, w->nspans, sizeof *w->spans, by_thread);
     return PB_OK;
@@ -160,7 +159,24 @@ static const char *in_place(const pb_range_stack *p, pb_range_kind kind)
     return NULL;
 }
 
-/* The op and phase of work on the GPU, and the arrow from the host call. */
+/* A kernel of NCCL has what is known of its collective. Other kernels of a collective, such as ordered sums, have not,
+ * because analysers take the arguments for a sign of communication. */
+static void put_collective_of(writer *w, const pb_gpu_event *e, const pb_gpu_event *call)
+{
+    if (e->kind != PB_GPU_KERNEL || !e->name || strncmp(e->name, "nccl", 4) != 0) return;
+    for (int i = e->place ? e->place->depth - 1 : -1; i >= 0; i--)
+        if (e->place->at[i].kind == PB_RANGE_collective) {
+            pb_trace_put_collective(w->g, e->place->at[i].name, e->place->at[i].value, &e->place->at[i].of);
+            return;
+        }
+    if (e->place || e->node || !call) return;
+    const pb_ring_record *r = range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_collective);
+    if (r) pb_trace_put_collective(w->g, r->name, r->value, &r->of);
+}
+
+static const char *name_of(const pb_ring_record *r) { return r ? r->name : NULL; }
+
+/* The op and phase of work on the GPU, and its collective. */
 static void put_origin(writer *w, const pb_gpu_event *e)
 {
     const pb_gpu_event *call = call_of(w, e->correlation);
@@ -171,11 +187,12 @@ static void put_origin(writer *w, const pb_gpu_event *e)
         if (last >= 0) pb_trace_put_work(w->g, e->place->at[last].flops, e->place->at[last].bytes);
     }
     if (!e->place && call && !e->node) {
-        op = range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_op);
-        phase = range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_phase);
+        op = name_of(range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_op));
+        phase = name_of(range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_phase));
     }
     if (op) pb_gzip_print(w->g, ",\"op\":\"%s\"", op);
     if (phase) pb_gzip_print(w->g, ",\"phase\":\"%s\"", phase);
+    put_collective_of(w, e, call);
     w->size->unjoined += !op && e->kind == PB_GPU_KERNEL;
     w->size->kernels += e->kind == PB_GPU_KERNEL;
 }
@@ -249,6 +266,11 @@ static void put_event(writer *w, const pb_gpu_event *e)
         pb_gzip_put(w->g, "}}", 2);
         break;
     }
+    case PB_GPU_GRAPH:
+        begin_event(w, "cuda_graph", e->name, (long)e->device, (long)e->stream + 1000000L * lane_of(w, e), e);
+        pb_gzip_print(w->g, ",\"device\":%" PRIu32 ",\"context\":%" PRIu32 ",\"stream\":%" PRIu32 "}}", e->device,
+                      e->context, e->stream);
+        break;
     case PB_GPU_OVERHEAD:
         begin_event(w, "overhead", e->name, (long)getpid(), -1, e);
         pb_gzip_put(w->g, "}}", 2);

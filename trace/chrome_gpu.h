@@ -3,7 +3,7 @@
  *
  * Events, with the names and arguments that Kineto's traces have: kernel, gpu_memcpy and gpu_memset (pid: the device;
  * tid: the stream), cuda_runtime and cuda_driver (pid and tid of the host thread; one event per correlation), cuda_sync,
- * overhead, and arrows (ac2g) from a host call to its kernel. Work on one stream that overlaps, as with programmatic
+ * overhead, cuda_graph (a replayed graph as a whole, if its kernels are not recorded), and arrows (ac2g) from a host call to its kernel. Work on one stream that overlaps, as with programmatic
  * dependent launch, goes to further lanes (tid = stream + 1000000 lane), because viewers drop events that overlap on
  * one tid. A wait for a stream (cuda_sync) is on the lane after these; its args.stream is -1, because
  * HolisticTraceAnalysis counts events with a stream as work of the GPU, and args["of stream"] is the stream.

@@ -25,10 +25,10 @@ typedef struct buffer {
  * CUPTI holds locks of its own during these calls. */
 static struct {
     pthread_mutex_t lock;
-    bool open;
-    uint8_t *memory; /* [most][BUFFER] */
-    uint8_t **spare; /* [spares]: buffers that are free */
-    buffer *full;    /* [fulls], in the order of completion */
+    bool open, whole; /* whole: graphs are not recorded node by node */
+    uint8_t *memory;  /* [most][BUFFER] */
+    uint8_t **spare;  /* [spares]: buffers that are free */
+    buffer *full;     /* [fulls], in the order of completion */
     size_t most, spares, fulls, refused, dropped;
     CUpti_SubscriberHandle subscriber;
 } on = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -144,21 +144,24 @@ static pb_status attach(void)
 {
     static const CUpti_CallbackId ids[] = {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED};
     CUPTI_TRY(cuptiSubscribe, &on.subscriber, on_resource, NULL);
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+    for (size_t i = 0; !on.whole && i < sizeof ids / sizeof *ids; i++)
         CUPTI_TRY(cuptiEnableCallback, 1, on.subscriber, CUPTI_CB_DOMAIN_RESOURCE, ids[i]);
     CUPTI_TRY(cuptiSetThreadIdType, CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
     CUPTI_TRY(cuptiActivityRegisterCallbacks, want_buffer, take_buffer);
     /* The first use of this kind generates code, which can take seconds: not in the first window. */
     CUPTI_TRY(cuptiActivityEnable, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
     CUPTI_TRY(cuptiActivityDisable, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    /* On from before the first instantiation until the process ends; what it records outside of windows is dropped. */
+    if (on.whole) CUPTI_TRY(cuptiActivityEnable, CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
     return PB_OK;
 }
 
-pb_status pb_gpu_open(size_t limit)
+pb_status pb_gpu_open(size_t limit, pb_gpu_graphs graphs)
 {
     if (on.open) return PB_OK;
     PB_TRY(load());
     PB_TRY(reserve(limit));
+    on.whole = graphs == PB_GPU_GRAPHS_GRAPH;
     PB_TRY(attach());
     on.open = true;
     return PB_OK;
@@ -326,6 +329,18 @@ static bool from_record(const CUpti_Activity *r, pb_gpu_event *e)
                             .context = s->contextId,
                             .stream = s->streamId,
                             .correlation = s->correlationId};
+        break;
+    }
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE: {
+        const CUpti_ActivityGraphTrace2 *g = (const CUpti_ActivityGraphTrace2 *)r;
+        *e = (pb_gpu_event){.kind = PB_GPU_GRAPH,
+                            .begin_ns = (int64_t)g->start,
+                            .end_ns = (int64_t)g->end,
+                            .name = "graph",
+                            .device = g->deviceId,
+                            .context = g->contextId,
+                            .stream = g->streamId,
+                            .correlation = g->correlationId};
         break;
     }
     case CUPTI_ACTIVITY_KIND_OVERHEAD: {

@@ -22,12 +22,19 @@ static size_t room, used;
 static uint64_t noted;
 static kept_place *places;
 
+static bool same_collective(const pb_range_collective *a, const pb_range_collective *b)
+{
+    if (!a->group || !b->group) return a->group == b->group;
+    return a->group == b->group && a->dtype == b->dtype && a->ranks == b->ranks && a->number == b->number;
+}
+
 static bool same_place(const pb_range_stack *a, const pb_range_stack *b)
 {
     if (a->depth != b->depth) return false;
     for (int i = 0; i < a->depth; i++)
         if (a->at[i].name != b->at[i].name || a->at[i].value != b->at[i].value || a->at[i].kind != b->at[i].kind ||
-            a->at[i].flops != b->at[i].flops || a->at[i].bytes != b->at[i].bytes)
+            a->at[i].flops != b->at[i].flops || a->at[i].bytes != b->at[i].bytes ||
+            !same_collective(&a->at[i].of, &b->at[i].of))
             return false;
     return true;
 }

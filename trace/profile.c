@@ -13,9 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "os/draft.h"
 #include "trace/choose.h"
 #include "trace/chrome.h"
+#include "trace/step_times.h"
+#include "trace/manifest.h"
 #include "trace/trigger.h"
 #include "trace/window.h"
 
@@ -29,6 +30,7 @@ typedef struct writing {
     pb_window_gpu of_gpu;
     pb_trace_about about;
     pb_chosen ranks; /* of a window on demand */
+    pb_clocks *clocks;
     char path[PATH_MAX], records[PATH_MAX];
     pb_trace_size size;
     double seconds; /* CPU seconds of the thread */
@@ -44,6 +46,7 @@ struct pb_profile {
     pb_chosen chosen;
     pb_topology alone; /* of a job without a topology */
     char out[PATH_MAX - 110], topology[64];
+    time_t begun;
     long step;              /* steps of this process that have begun */
     pb_profile_phase phase; /* of the step that runs, or ran last */
     bool open, ends;        /* a window is open; it ends with this step */
@@ -59,6 +62,7 @@ struct pb_profile {
     pb_trigger_request request; /* steps 0: none */
     char remark[512];
     double opening, closing; /* seconds of the training thread in the current window */
+    pb_step_times times;
     writing w;
     json_t *windows; /* of the rank's file */
     pb_status status;
@@ -87,26 +91,6 @@ static pb_status make_folder(const pb_disk *d, const char *path)
     return pb_fail_errno(errno, "profile: the folder %s cannot be made", path);
 }
 
-/* Takes `o`, also on failure. */
-static pb_status write_json(const pb_profile *p, const char *name, json_t *o)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", p->out, name);
-    char *text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
-    json_decref(o);
-    if (!text) return pb_fail(PB_ENOMEM, "%s: no memory to write it", path);
-    pb_draft draft;
-    pb_status s = pb_draft_open(p->disk, path, &draft);
-    if (s == PB_OK) {
-        s = pb_draft_put(&draft, text, strlen(text));
-        if (s == PB_OK) s = pb_draft_put(&draft, "\n", 1);
-        if (s == PB_OK) s = pb_draft_keep(&draft);
-        else pb_draft_drop(&draft);
-    }
-    free(text);
-    return s;
-}
-
 static pb_status need_new_folder(const char *out)
 {
     char path[PATH_MAX];
@@ -117,21 +101,19 @@ static pb_status need_new_folder(const char *out)
     return PB_OK;
 }
 
-static pb_status write_manifest(const pb_profile *p)
+static pb_status write_manifest(const pb_profile *p, const pb_clock_report *clocks, size_t n)
 {
-    json_t *chosen = json_array(), *hosts = json_array();
-    for (int i = 0; i < p->chosen.ranks; i++) {
-        if (p->chosen.rank[i]) json_array_append_new(chosen, json_integer(i));
-        json_array_append_new(hosts, json_string(p->job.host ? p->job.host[i] : "?"));
-    }
-    return write_json(p, "manifest.json",
-                      json_pack("{s:i, s:s, s:s, s:i, s:s, s:o, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:I, s:s?}",
-                                "format", 1, "program", p->job.program, "version", p->job.version, "ranks",
-                                p->chosen.ranks, "topology", p->topology, "profiled", chosen, "why", p->chosen.why,
-                                "hosts", hosts, "steps", "skip", (json_int_t)p->steps.skip, "wait",
-                                (json_int_t)p->steps.wait, "warmup", (json_int_t)p->steps.warmup, "active",
-                                (json_int_t)p->steps.active, "repeat", (json_int_t)p->steps.repeat, "begun",
-                                (json_int_t)time(NULL), "trigger", p->o.trigger));
+    const pb_manifest m = {.disk = p->disk,
+                           .out = p->out,
+                           .program = p->job.program,
+                           .version = p->job.version,
+                           .topology = p->topology,
+                           .trigger = p->o.trigger,
+                           .chosen = &p->chosen,
+                           .host = p->job.host,
+                           .steps = &p->steps,
+                           .begun = p->begun};
+    return pb_manifest_write(&m, clocks, n);
 }
 
 static pb_status make_folders(pb_profile *p)
@@ -144,7 +126,7 @@ static pb_status make_folders(pb_profile *p)
         snprintf(path, sizeof path, "%s/%s", p->out, folders[i]);
         PB_TRY(make_folder(p->disk, path));
     }
-    return p->job.rank == 0 ? write_manifest(p) : PB_OK;
+    return p->job.rank == 0 ? write_manifest(p, NULL, 0) : PB_OK;
 }
 
 /* ---- the options --------------------------------------------------------------------------------- */
@@ -182,7 +164,7 @@ static void destroy(pb_profile *p)
 static void attach(pb_profile *p)
 {
     if (!p->o.gpu || p->gpu_open) return;
-    pb_status s = pb_gpu_open(p->o.gpu_limit);
+    pb_status s = pb_gpu_open(p->o.gpu_limit, p->o.graphs);
     keep_failure(p, s, pb_error());
     p->o.gpu = p->gpu_open = s == PB_OK;
     if (s != PB_OK || !p->attached) return;
@@ -204,6 +186,7 @@ pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const p
     pb_profile *p = calloc(1, sizeof *p);
     if (!p) return pb_fail(PB_ENOMEM, "profile: no memory");
     p->disk = d;
+    p->begun = time(NULL);
     p->o = *o;
     p->job = *job;
     const pb_status s = prepare(p);
@@ -220,6 +203,7 @@ static void *write_window(void *self)
 {
     writing *w = self;
     const double start = now_s(CLOCK_THREAD_CPUTIME_ID);
+    for (int i = 0; i < 2 && w->about.compared; i++) w->about.clock[i] = pb_clocks_wait(w->clocks, i, 3);
     const pb_window_files files = {.trace = w->path, .records = *w->records ? w->records : NULL, .gpu = w->gpu};
     w->status = pb_window_write(w->disk, &files, &w->about, &w->window, &w->of_gpu, &w->size);
     if (w->status != PB_OK) snprintf(w->why, sizeof w->why, "%s", pb_error());
@@ -258,6 +242,7 @@ static void begin_writing(pb_profile *p, bool truncated)
     writing *w = &p->w;
     char window[64], folder[PATH_MAX - 32];
     w->disk = p->disk;
+    w->clocks = p->job.clocks;
     w->ranks = p->request.ranks;
     p->request.ranks = (pb_chosen){0};
     w->about = (pb_trace_about){.rank = p->job.rank,
@@ -271,6 +256,7 @@ static void begin_writing(pb_profile *p, bool truncated)
                                 .last_step = p->number,
                                 .name = p->name,
                                 .truncated = truncated,
+                                .compared = p->job.clocks != NULL,
                                 .expected = w->ranks.rank,
                                 .limit = p->o.limit};
     w->size = (pb_trace_size){0};
@@ -304,6 +290,7 @@ static void open_window(pb_profile *p)
         keep_failure(p, gpu, pb_error());
         p->w.gpu = gpu == PB_OK;
     }
+    pb_clocks_ask(p->job.clocks, 0, p->number);
     p->first = p->number;
     p->length = p->o.trigger ? p->request.steps : p->steps.active;
     p->name = NULL;
@@ -319,6 +306,7 @@ static void close_window(pb_profile *p, bool keep, bool truncated)
         p->w.gpu = gpu == PB_OK;
     }
     const pb_status s = pb_ring_stop(&p->w.window);
+    if (keep) pb_clocks_ask(p->job.clocks, 1, p->first);
     p->open = false;
     keep_failure(p, s, pb_error());
     if (s != PB_OK) return;
@@ -380,7 +368,9 @@ void pb_profile_begin_step(pb_profile *p, int64_t number)
         begin_on_demand(p);
         return;
     }
+    const bool after = p->ends;
     p->phase = pb_profile_phase_of(&p->steps, p->step++, &first, &p->ends);
+    pb_step_times_begin(&p->times, p->phase != PB_PROFILE_OFF ? PB_STEP_recorded : after ? PB_STEP_after : PB_STEP_off);
     if (!p->chosen.rank[p->job.rank]) return;
     p->counting = p->phase == PB_PROFILE_OFF && phase_at(p, p->step) != PB_PROFILE_OFF;
     if (p->counting) pb_ranges_count(true);
@@ -396,6 +386,7 @@ void pb_profile_name_window(pb_profile *p, const char *name)
 
 void pb_profile_end_step(pb_profile *p)
 {
+    if (p && !p->o.trigger) pb_step_times_end(&p->times);
     if (p && p->open && p->ends) close_window(p, true, false);
     if (!p || !p->counting) return;
     p->ranges = pb_ranges_counted();
@@ -427,14 +418,20 @@ pb_status pb_profile_close(pb_profile *p)
     if (p->counting) pb_ranges_count(false);
     if (p->open) close_window(p, p->phase == PB_PROFILE_ON, true);
     finish_writing(p);
-    if (p->chosen.rank[p->job.rank]) {
-        snprintf(name, sizeof name, "ranks/rank%d.json", p->job.rank);
-        const pb_status s =
-            write_json(p, name,
-                       json_pack("{s:i, s:s, s:i, s:I, s:O, s:I, s:f}", "rank", p->job.rank, "host",
-                                 p->job.host ? p->job.host[p->job.rank] : "?", "pid", (int)getpid(), "ring_bytes",
-                                 (json_int_t)pb_ring_bytes(&p->o.ring), "windows", p->windows, "trigger_looks",
-                                 (json_int_t)p->trigger.looks, "trigger_s", p->trigger.seconds));
+    snprintf(name, sizeof name, "ranks/rank%d.json", p->job.rank);
+    const bool chosen = p->chosen.rank[p->job.rank];
+    const pb_status written =
+        pb_profile_json(p->disk, p->out, name,
+                        json_pack("{s:i, s:s, s:i, s:b, s:I, s:O, s:I, s:f, s:o}", "rank", p->job.rank, "host",
+                                  p->job.host ? p->job.host[p->job.rank] : "?", "pid", (int)getpid(), "profiled",
+                                  chosen, "ring_bytes", (json_int_t)(chosen ? pb_ring_bytes(&p->o.ring) : 0), "windows",
+                                  p->windows, "trigger_looks", (json_int_t)p->trigger.looks, "trigger_s",
+                                  p->trigger.seconds, "step_times", pb_step_times_json(&p->times)));
+    keep_failure(p, written, pb_error());
+    if (p->job.rank == 0 && p->job.clocks) {
+        const pb_clock_report *reports;
+        const size_t n = pb_clocks_reports(p->job.clocks, 2, &reports);
+        const pb_status s = write_manifest(p, reports, n);
         keep_failure(p, s, pb_error());
     }
     const pb_status s = p->status;

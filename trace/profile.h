@@ -1,20 +1,26 @@
 /* profile.h - the profiling of one process of a job: opens and closes windows at the boundaries of steps, and writes
  * what they recorded.
  *
- * Nothing here communicates with other ranks, and a rank that is not profiled makes the same calls, which do nothing.
+ * No call here waits for another rank, except that rank 0's pb_profile_close() waits at most two seconds for reports of
+ * clocks; a rank that is not profiled makes the same calls, which do nothing. A helper thread compares this rank's clock with
+ * rank 0's when a window begins and when it ends.
  * At the end of a window the training thread copies its records; another thread compresses and writes them.
  *
  * Files below OUT:
- *     manifest.json                   rank 0, when the job begins: ranks, those profiled and why, topology, hosts, steps
+ *     manifest.json                   rank 0, when the job begins: ranks, those profiled and why, topology, hosts, steps;
+ *                                     when it ends also clocks: how far each rank's clock was from rank 0's
  *     traces/stepA-B/rankN.json.gz    chrome.h; A and B are the numbers of the first and last step, N that of the rank.
  *                                     A program whose windows are not steps names another unit than step
- *     ranks/rankN.json                when the rank ends: its windows, and what profiling cost it
+ *     ranks/rankN.json                when the rank ends, profiled or not: its windows, what profiling cost it, and
+ *                                     with a schedule how long its steps took while ranks recorded and otherwise
  *     records/stepA-B-rankN.records.gz   if wanted: records.h
  * OUT is a new or empty folder, so that traces of two runs are never mixed. */
 #ifndef PB_TRACE_PROFILE_H
 #define PB_TRACE_PROFILE_H
 #include "os/disk.h"
 #include "profiles/ring.h"
+#include "ranks/clocks.h"
+#include "trace/gpu.h"
 
 typedef struct pb_topology pb_topology; /* ranks/topology.h */
 
@@ -25,6 +31,7 @@ typedef struct pb_profile_options {
     const char *trigger;       /* a file that opens windows of ACTIVE steps (trigger.h); NULL: SKIP to REPEAT count */
     size_t limit;              /* most bytes of JSON of a trace, before compression; 0: 1 GiB */
     bool gpu;                  /* also records what the GPU does (gpu.h) */
+    pb_gpu_graphs graphs;      /* what it records of replayed graphs */
     bool records;              /* also keeps the records as they were before they were joined, for tests (records.h) */
     size_t gpu_limit;          /* bytes of records of a GPU in a window; 0: 256 MiB */
     pb_ring_options ring;
@@ -37,6 +44,7 @@ typedef struct pb_profile_job {
     const int *node;         /* [ranks] as in choose.h; NULL: one host */
     const char *const *host; /* [ranks] names of hosts; NULL: not known */
     const char *program, *version, *backend, *device;
+    pb_clocks *clocks; /* to compare with rank 0's (ranks/clocks.h); NULL: one rank */
 } pb_profile_job;
 
 typedef struct pb_profile pb_profile;

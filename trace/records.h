@@ -12,9 +12,11 @@
  *     gpu dropped buffer_bytes                            of pb_gpu_window
  *     thread tid dropped                                  whose ranges follow
  *     range KIND begin duration name ...                  KIND as in pb_range_kinds; times in ns, counted from the window's begin
+ *     collective group dtype ranks number      of the range before it, which is one; group and dtype are numbers of names
  *     place depth, and for each range KIND name value flops bytes        places are numbered like names
+ *     collective_of at group dtype ranks number           of range `at` of the place before it
  *     node id original place                   a note of nodes.h, in their order; place of a copy: that of its original
- *     KIND begin duration name ...             an event of the GPU, in CUPTI's order: kernel, copy, set, call, sync or overhead
+ *     KIND begin duration name ...             an event of the GPU, in CUPTI's order: kernel, copy, set, call, sync, overhead or graph
  *     end LINES                                lines before this one, the last of the file
  *
  * The fields that end the lines of ranges and events are listed in records_fields.h. Names of hosts are not stored. */

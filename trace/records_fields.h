@@ -37,5 +37,6 @@ enum { PB_RECORDS_FORMAT = 1 };
     X(PB_GPU_SET, "set")                                                                                               \
     X(PB_GPU_CALL, "call")                                                                                             \
     X(PB_GPU_SYNC, "sync")                                                                                             \
-    X(PB_GPU_OVERHEAD, "overhead")
+    X(PB_GPU_OVERHEAD, "overhead")                                                                                     \
+    X(PB_GPU_GRAPH, "graph")
 #endif

@@ -186,6 +186,28 @@ static void read_place(reader *r)
     }
 }
 
+static void read_note(reader *r, pb_range_collective *c)
+{
+    c->group = name(r);
+    c->dtype = name(r);
+    c->ranks = (int)index_below(r, INT32_MAX);
+    c->number = number(r);
+}
+
+static void read_collective(reader *r)
+{
+    pb_ring_thread *t = r->threads.n ? &r->out->ranges.threads[r->threads.n - 1] : NULL;
+    r->bad = !t || !t->n || t->records[t->n - 1].kind != PB_RANGE_collective;
+    if (!r->bad) read_note(r, &t->records[t->n - 1].of);
+}
+
+static void read_collective_of(reader *r)
+{
+    pb_range_stack *p = r->placed.n ? &r->places[r->placed.n - 1] : NULL;
+    const size_t at = index_below(r, p ? (size_t)p->depth : 0);
+    if (!r->bad) read_note(r, &p->at[at].of);
+}
+
 static void read_node(reader *r)
 {
     const uint64_t id = (uint64_t)number(r), original = (uint64_t)number(r);
@@ -220,9 +242,17 @@ static void read_line(reader *r)
     static const struct {
         const char *word;
         void (*read)(reader *r);
-    } lines[] = {{"range", read_range}, {"name", read_name},     {"node", read_node},
-                 {"place", read_place}, {"about", read_about},   {"window", read_window},
-                 {"gpu", read_gpu},     {"thread", read_thread}, {"end", read_end}};
+    } lines[] = {{"range", read_range},
+                 {"name", read_name},
+                 {"node", read_node},
+                 {"place", read_place},
+                 {"about", read_about},
+                 {"window", read_window},
+                 {"gpu", read_gpu},
+                 {"thread", read_thread},
+                 {"end", read_end},
+                 {"collective", read_collective},
+                 {"collective_of", read_collective_of}};
     static const struct {
         const char *word;
         pb_gpu_kind kind;

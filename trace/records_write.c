@@ -69,6 +69,20 @@ static void put_about(writer *w, const pb_trace_about *a)
     line(w);
 }
 
+/* The lines of its names come first, so call it where no line has begun. */
+static void put_collective(writer *w, const char *word, int at, const pb_range_collective *c)
+{
+    if (!c->group) return;
+    const int64_t group = name_of(w, c->group), dtype = name_of(w, c->dtype);
+    pb_gzip_print(w->g, "%s", word);
+    if (at >= 0) number(w, at);
+    number(w, group);
+    number(w, dtype);
+    number(w, c->ranks);
+    number(w, c->number);
+    line(w);
+}
+
 static void put_thread(writer *w, const pb_ring_thread *t)
 {
     pb_gzip_print(w->g, "thread %d %zu", t->tid, t->dropped);
@@ -84,6 +98,7 @@ static void put_thread(writer *w, const pb_ring_thread *t)
         PB_RANGE_FIELDS(X)
 #undef X
         line(w);
+        put_collective(w, "collective", -1, &r->of);
     }
 }
 
@@ -107,6 +122,7 @@ static int64_t place_of(writer *w, const pb_range_stack *p)
         number(w, p->at[k].bytes);
     }
     line(w);
+    for (int k = 0; k < p->depth; k++) put_collective(w, "collective_of", k, &p->at[k].of);
     return (int64_t)i;
 }
 

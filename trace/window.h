@@ -15,7 +15,11 @@ typedef struct pb_window_gpu {
     size_t dropped, replayed, unplaced, buffer_bytes; /* as in pb_gpu_window */
 } pb_window_gpu;
 
-/* The status of pb_gpu_read(), pb_trace_write() or pb_records_write(). The trace is written even if the records cannot be. */
-pb_status pb_window_write(const pb_disk *d, const pb_window_files *files, const pb_trace_about *about,
-                          const pb_ring_window *w, pb_window_gpu *gpu, pb_trace_size *size);
+/* True if the two offsets of about->clock differ from 0 by more than their uncertainty: otherwise the clocks may be one, as
+ * on one host, and moving times by the error of a measurement would only blur them. */
+bool pb_window_must_shift(const pb_trace_about *about);
+/* Moves times of the window to rank 0's clock, if it must be: by the line through the two offsets. Records are kept as they
+ * were. The status of pb_gpu_read(), pb_trace_write() or pb_records_write(). The trace is written even if the records cannot be. */
+pb_status pb_window_write(const pb_disk *d, const pb_window_files *files, pb_trace_about *about, pb_ring_window *w,
+                          pb_window_gpu *gpu, pb_trace_size *size);
 #endif

@@ -35,7 +35,8 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
                                 .program = "train",
                                 .version = pb_train_version(),
                                 .backend = pb_backend_name(j->device),
-                                .device = p->device};
+                                .device = p->device,
+                                .clocks = p->clocks};
     const char *records = getenv("PB_PROFILE_RECORDS");
     const pb_profile_options o = {.ranks = ranks,
                                   .steps = j->o->profile_steps,
@@ -43,6 +44,8 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
                                   .trigger = j->o->profile_on_demand,
                                   .limit = (size_t)j->o->profile_limit << 20,
                                   .gpu = j->device != PB_CPU,
+                                  .graphs = strcmp(j->o->profile_graphs, "graph") == 0 ? PB_GPU_GRAPHS_GRAPH
+                                                                                       : PB_GPU_GRAPHS_NODE,
                                   .records = records && *records};
     return pb_profile_open(&pb_disk_posix, &o, &job, why, &p->p);
 }
@@ -55,6 +58,7 @@ pb_status pb_profiling_open(const pb_job *j, pb_profiling *out)
     if ((!ranks || !*ranks) && j->o->profile_on_demand)
         return pb_fail(PB_EINVAL, "--profile-on-demand needs --profile-ranks, such as --profile-ranks auto");
     if (!ranks || !*ranks) return PB_OK;
+    PB_TRY(pb_clocks_open(j->o->world, &out->clocks));
     PB_TRY(pb_job_agree(j, "the profile", open_profile(j, ranks, out, why)));
     if (!out->p) snprintf(out->why, sizeof out->why, "profile: %s", why);
     else if (j->o->profile_on_demand)
@@ -86,6 +90,7 @@ bool pb_profiling_expects(const pb_profiling *p, double launches, double replays
 pb_status pb_profiling_close(pb_profiling *p)
 {
     const pb_status s = pb_profile_close(p->p);
+    pb_clocks_close(p->clocks);
     free(p->node);
     free(p->host);
     *p = (pb_profiling){0};

@@ -6,7 +6,8 @@
 #include "trace/profile.h"
 
 typedef struct pb_profiling {
-    pb_profile *p; /* NULL: this job is not profiled */
+    pb_profile *p;     /* NULL: this job is not profiled */
+    pb_clocks *clocks; /* compared with rank 0's; NULL: one rank */
     pb_topology topology;
     int *node;         /* [ranks] */
     const char **host; /* [ranks] */

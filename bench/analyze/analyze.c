@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bench/analyze/analyze_job.h"
+#include "bench/text/text.h"
 
 static void csv_head(const pb_analyze_output *o)
 {
@@ -42,6 +43,25 @@ static bool is_expected(const pb_analyzed *j, const pb_trace *t, int r)
     return named && j->run.profiled[r];
 }
 
+/* Prints the clocks that differ from rank 0's, and those of which it is not known. */
+static void print_clocks(const pb_analyzed *j, const pb_analyze_output *o)
+{
+    for (size_t i = 0; i < j->run.n; i++) {
+        const pb_trace *t = &j->run.traces[i];
+        char offset[PB_FIGURE_TEXT], uncertain[PB_FIGURE_TEXT];
+        pb_figure(offset, t->offset, "s");
+        pb_figure(uncertain, t->uncertain, "s");
+        if (t->clock_why)
+            fprintf(o->f, "rank %d, step %lld: the clock was not compared with rank 0's, times may be shifted: %s\n",
+                    t->rank, (long long)t->first_step, t->clock_why);
+        if (t->shifted)
+            fprintf(o->f,
+                    "rank %d, step %lld: the clock of rank %d differed from rank 0's by %s (within %s); its times were "
+                    "moved\n",
+                    t->rank, (long long)t->first_step, t->rank, offset, uncertain);
+    }
+}
+
 /* Prints what is missing. Returns whether something is. */
 static bool print_missing(const pb_analyzed *j, const pb_analyze_output *o)
 {
@@ -60,6 +80,7 @@ static bool print_missing(const pb_analyzed *j, const pb_analyze_output *o)
             missing = true;
         }
     }
+    print_clocks(j, o);
     if (!j->run.n) fprintf(o->f, "no trace was written\n");
     return missing || !j->run.n;
 }
@@ -116,6 +137,7 @@ static pb_status print_gpus(const pb_analyzed *j, const pb_analyze_output *o)
                                          "hidden communication",  "kernels", "of no op"};
     enum { COLUMNS = sizeof titles / sizeof *titles };
     pb_sheet t = {0};
+    double graphs = 0;
     pb_sheet_row(&t, COLUMNS, titles);
     for (size_t i = 0; i < j->run.n; i++) {
         const pb_breakdown *b = &j->of[i];
@@ -140,11 +162,24 @@ static pb_status print_gpus(const pb_analyzed *j, const pb_analyze_output *o)
         pb_analyze_csv(o, "gpu", b->rank, first, "step", "memory", b->gpu.memory / n, "s");
         pb_analyze_csv(o, "gpu", b->rank, first, "step", "idle", b->gpu.idle / n, "s");
         pb_analyze_csv(o, "gpu", b->rank, first, "step", "hidden_communication", b->gpu.hidden / n, "s");
+        graphs += (double)b->gpu.graphs / n;
+        pb_analyze_csv(o, "gpu", b->rank, first, "step", "graphs", (double)b->gpu.graphs / n, "1");
         pb_analyze_csv(o, "gpu", b->rank, first, "step", "kernels", (double)b->gpu.kernels / n, "1");
         pb_analyze_csv(o, "gpu", b->rank, first, "step", "unjoined_kernels", (double)b->gpu.unjoined / n, "1");
     }
     if (o->format != PB_ANALYZE_CSV) fprintf(o->f, "\n");
+    if (o->format != PB_ANALYZE_CSV && graphs > 0)
+        fprintf(
+            o->f,
+            "replayed graphs were recorded as wholes: each counts as compute, pauses between its kernels included\n\n");
     return pb_sheet_print(&t, o->format, o->f);
+}
+
+static bool has_collectives(const pb_analyzed *j)
+{
+    for (size_t i = 0; i < j->run.n; i++)
+        if (j->of[i].ncollectives) return true;
+    return false;
 }
 
 static pb_status print_all(const pb_analyzed *j, const pb_analyzed *before, const pb_analyze_output *o)
@@ -152,9 +187,11 @@ static pb_status print_all(const pb_analyzed *j, const pb_analyzed *before, cons
     csv_head(o);
     PB_TRY(print_ranks(j, o));
     if (pb_analyzed_has_gpu(j)) PB_TRY(print_gpus(j, o));
+    if (has_collectives(j)) PB_TRY(pb_analyze_collectives(j, o));
     PB_TRY(pb_analyze_phases(j, o));
     PB_TRY(pb_analyze_ops(j, o));
     if (pb_analyzed_has_gpu(j)) PB_TRY(pb_analyze_kernels(j, o));
+    PB_TRY(pb_analyze_waits(j, o));
     return before ? pb_analyze_change(j, before, o) : PB_OK;
 }
 

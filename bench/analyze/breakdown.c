@@ -5,16 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/analyze/exposed.h"
+
 enum { DEPTH = 64 };
-
-typedef struct interval {
-    double begin, end;
-} interval;
-
-typedef struct intervals {
-    interval *at;
-    size_t n;
-} intervals;
 
 /* The walk over the training thread. */
 typedef struct walk {
@@ -22,8 +15,8 @@ typedef struct walk {
     pb_part *part[DEPTH]; /* of open[]; NULL: none */
     int depth;
     pb_breakdown *b;
-    pb_range_kind unit;     /* of the ranges that count as steps */
-    intervals steps, waits; /* by begin, not overlapping */
+    pb_range_kind unit;        /* of the ranges that count as steps */
+    pb_intervals steps, waits; /* by begin, not overlapping */
 } walk;
 
 static bool communicates(const pb_trace_event *e)
@@ -41,41 +34,6 @@ static pb_part *part_of(pb_part *parts, int *n, const char *name, int *unnamed)
     }
     parts[*n] = (pb_part){.name = name};
     return &parts[(*n)++];
-}
-
-static void add_interval(intervals *l, double begin, double end) { l->at[l->n++] = (interval){begin, end}; }
-
-/* The time that the sorted lists a and b have in common. */
-static double common(const intervals *a, const intervals *b)
-{
-    double sum = 0;
-    for (size_t i = 0, k = 0; i < a->n && k < b->n;) {
-        const double from = a->at[i].begin > b->at[k].begin ? a->at[i].begin : b->at[k].begin;
-        const double to = a->at[i].end < b->at[k].end ? a->at[i].end : b->at[k].end;
-        if (to > from) sum += to - from;
-        if (a->at[i].end < b->at[k].end) i++;
-        else k++;
-    }
-    return sum;
-}
-
-static int by_begin(const void *x, const void *y)
-{
-    const interval *a = x, *b = y;
-    return a->begin < b->begin ? -1 : a->begin > b->begin;
-}
-
-/* Sorts, and joins intervals that overlap. */
-static void unite(intervals *l)
-{
-    size_t n = 0;
-    if (l->n) qsort(l->at, l->n, sizeof *l->at, by_begin);
-    for (size_t i = 0; i < l->n; i++) {
-        if (n && l->at[i].begin <= l->at[n - 1].end) {
-            if (l->at[i].end > l->at[n - 1].end) l->at[n - 1].end = l->at[i].end;
-        } else l->at[n++] = l->at[i];
-    }
-    l->n = n;
 }
 
 static bool inside(const walk *w, pb_range_kind kind)
@@ -104,7 +62,7 @@ static void add_op(walk *w, const pb_trace_event *e)
         return;
     }
     b->exposed += t;
-    add_interval(&w->waits, e->begin, e->end);
+    pb_intervals_add(&w->waits, e->begin, e->end);
     for (int i = 0; i < w->depth; i++)
         if (w->open[i]->kind == PB_RANGE_phase && w->part[i]) w->part[i]->own -= t;
 }
@@ -118,7 +76,7 @@ static void add_event(walk *w, const pb_trace_event *e)
     if (e->kind == w->unit) {
         w->b->steps++;
         w->b->step += t;
-        add_interval(&w->steps, e->begin, e->end);
+        pb_intervals_add(&w->steps, e->begin, e->end);
     } else if (inside(w, w->unit)) {
         if (e->kind == PB_RANGE_op) add_op(w, e);
         if (e->kind == PB_RANGE_phase) {
@@ -138,14 +96,14 @@ static int thread_with(const pb_trace *t, pb_range_kind kind)
     return -1;
 }
 
-static void hidden(const pb_trace *t, int training, walk *w, intervals *collectives)
+static void hidden(const pb_trace *t, int training, walk *w, pb_intervals *collectives)
 {
     for (size_t i = 0; i < t->n; i++) {
         const pb_trace_event *e = &t->events[i];
-        if (e->tid != training && e->kind == PB_RANGE_collective) add_interval(collectives, e->begin, e->end);
+        if (e->tid != training && e->kind == PB_RANGE_collective) pb_intervals_add(collectives, e->begin, e->end);
     }
-    unite(collectives);
-    w->b->hidden = common(collectives, &w->steps) - common(collectives, &w->waits);
+    pb_intervals_unite(collectives);
+    w->b->hidden = pb_intervals_common(collectives, &w->steps) - pb_intervals_common(collectives, &w->waits);
 }
 
 /* Adds a GPU's work to the op and the phase in which it was enqueued. */
@@ -155,24 +113,26 @@ static void add_gpu_part(pb_breakdown *b, const pb_gpu_span *g)
     pb_part *phase = g->phase ? part_of(b->phases, &b->nphases, g->phase, &b->unnamed) : NULL;
     if (op) op->gpu_calls++, op->gpu += g->end - g->begin, op->flops += g->flops, op->bytes += g->bytes;
     if (phase) phase->gpu_calls++, phase->gpu += g->end - g->begin;
+    b->gpu.graphs += g->graph;
+    if (g->graph) return;
     b->gpu.kernels += g->what != PB_WORK_MEMORY;
     b->gpu.unjoined += g->what != PB_WORK_MEMORY && !op;
 }
 
 /* The time inside the steps in which one of the kinds of work in the set `what` runs. `l` is scratch memory. */
-static double busy(const pb_trace *t, unsigned what, const intervals *steps, intervals *l)
+static double busy(const pb_trace *t, unsigned what, const pb_intervals *steps, pb_intervals *l)
 {
     l->n = 0;
     for (size_t i = 0; i < t->ngpu; i++)
-        if (what & 1u << t->gpu[i].what) add_interval(l, t->gpu[i].begin, t->gpu[i].end);
-    unite(l);
-    return common(l, steps);
+        if (what & 1u << t->gpu[i].what) pb_intervals_add(l, t->gpu[i].begin, t->gpu[i].end);
+    pb_intervals_unite(l);
+    return pb_intervals_common(l, steps);
 }
 
-static pb_status divide_gpu(const pb_trace *t, const intervals *steps, pb_breakdown *b)
+static pb_status divide_gpu(const pb_trace *t, const pb_intervals *steps, pb_breakdown *b)
 {
     enum { KERNEL = 1 << PB_WORK_KERNEL, NCCL = 1 << PB_WORK_COMMUNICATION, MEMORY = 1 << PB_WORK_MEMORY };
-    intervals l = {.at = malloc((t->ngpu + 1) * sizeof(interval))};
+    pb_intervals l = {.at = malloc((t->ngpu + 1) * sizeof(pb_interval))};
     if (!l.at) return pb_fail(PB_ENOMEM, "no memory to analyze %zu records of a GPU", t->ngpu);
     for (size_t i = 0; i < t->ngpu; i++)
         for (size_t k = 0; k < steps->n; k++)
@@ -195,8 +155,8 @@ pb_status pb_breakdown_make(const pb_trace *t, pb_breakdown *out)
     memset(out, 0, sizeof *out);
     out->rank = t->rank;
     walk *w = calloc(1, sizeof *w);
-    intervals all[3] = {{0}};
-    for (int i = 0; i < 3; i++) all[i].at = malloc((t->n + 1) * sizeof(interval));
+    pb_intervals all[3] = {{0}};
+    for (int i = 0; i < 3; i++) all[i].at = malloc((t->n + 1) * sizeof(pb_interval));
     if (!w || !all[0].at || !all[1].at || !all[2].at) {
         for (int i = 0; i < 3; i++) free(all[i].at);
         free(w);
@@ -211,7 +171,8 @@ pb_status pb_breakdown_make(const pb_trace *t, pb_breakdown *out)
         if (t->events[i].tid == training) add_event(w, &t->events[i]);
     hidden(t, training, w, &all[2]);
     out->other = out->step - out->compute - out->exposed;
-    const pb_status s = t->ngpu ? divide_gpu(t, &w->steps, out) : PB_OK;
+    pb_status s = t->ngpu ? divide_gpu(t, &w->steps, out) : PB_OK;
+    if (s == PB_OK) s = pb_exposed_add(t, &w->steps, &w->waits, out);
     for (int i = 0; i < 3; i++) free(all[i].at);
     free(w);
     return s;

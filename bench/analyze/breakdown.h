@@ -23,6 +23,11 @@
  *
  * so that step = compute + exposed + memory + idle. A part's `gpu` is the sum of its kernels' and copies' durations.
  *
+ * `collectives` divides communication by collective, group and dtype. On a GPU a call's time is that of its kernels of
+ * NCCL; on a CPU, that of its range. Its exposed time is the part of it that is in the trace's exposed communication;
+ * where several calls run at once, the one that began first has the time, so the sum is right. On a GPU it is all of the
+ * exposed communication; on a CPU the rest, in which the training thread waits but no collective runs, belongs to none.
+ *
  * A phase's time is that of its ranges; `own` leaves out the ops that communicate, so that a rank that waits for others
  * is not taken for slow. An op's time is that of its ranges without ops inside them. Its `flops` and `bytes` are the least
  * work that its calls had to do by the op's own model, the one that suite kernels uses: each input read once, each output
@@ -45,7 +50,18 @@ typedef struct pb_part {
 typedef struct pb_gpu_division {
     double compute, exposed, memory, idle, hidden;
     long kernels, unjoined; /* unjoined: kernels whose op is not known */
+    long graphs;            /* replayed graphs that were recorded as wholes; each counts as compute from begin to end */
 } pb_gpu_division;
+
+/* The collectives of one kind, group and dtype. */
+typedef struct pb_collective_part {
+    const char *name, *group, *dtype; /* borrowed from the trace */
+    int ranks;                        /* of the group */
+    long calls;
+    double seconds, exposed; /* sums over the calls */
+    double bytes;
+} pb_collective_part;
+enum { PB_BREAKDOWN_COLLECTIVES = 64 };
 
 typedef struct pb_breakdown {
     int rank;
@@ -55,6 +71,8 @@ typedef struct pb_breakdown {
     pb_gpu_division gpu;
     pb_part phases[PB_BREAKDOWN_NAMES], ops[PB_BREAKDOWN_NAMES];
     int nphases, nops, unnamed; /* unnamed: parts beyond the room */
+    pb_collective_part collectives[PB_BREAKDOWN_COLLECTIVES];
+    int ncollectives;
 } pb_breakdown;
 
 /* ENOMEM. A trace without a complete step gives steps = 0. */

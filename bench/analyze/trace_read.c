@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,8 @@ static pb_range_kind kind_of(const json_t *args)
 
 static bool is_gpu_work(const char *cat)
 {
-    return cat && (strcmp(cat, "kernel") == 0 || strcmp(cat, "gpu_memcpy") == 0 || strcmp(cat, "gpu_memset") == 0);
+    return cat && (strcmp(cat, "kernel") == 0 || strcmp(cat, "cuda_graph") == 0 || strcmp(cat, "gpu_memcpy") == 0 ||
+                   strcmp(cat, "gpu_memset") == 0);
 }
 
 static pb_gpu_span gpu_span(const char *name, const char *cat, const json_t *args, double begin, double end)
@@ -81,14 +83,55 @@ static pb_gpu_span gpu_span(const char *name, const char *cat, const json_t *arg
     return (pb_gpu_span){.name = name,
                          .op = json_string_value(json_object_get(args, "op")),
                          .phase = json_string_value(json_object_get(args, "phase")),
-                         .what = strcmp(cat, "kernel") != 0      ? PB_WORK_MEMORY
+                         .graph = strcmp(cat, "cuda_graph") == 0,
+                         .what = strncmp(cat, "gpu_mem", 7) == 0 ? PB_WORK_MEMORY
                                  : strncmp(name, "nccl", 4) == 0 ? PB_WORK_COMMUNICATION
                                                                  : PB_WORK_KERNEL,
                          .begin = begin,
                          .end = end,
                          .flops = number(args, "op_flops"),
                          .bytes = number(args, "op_bytes"),
-                         .moved = number(args, "bytes")};
+                         .moved = strncmp(cat, "gpu_mem", 7) == 0 ? number(args, "bytes") : 0};
+}
+
+static pb_trace_collective collective(const json_t *args, double begin, double end)
+{
+    const char *dtype = json_string_value(json_object_get(args, "dtype"));
+    return (pb_trace_collective){.name = json_string_value(json_object_get(args, "Collective name")),
+                                 .group = json_string_value(json_object_get(args, "Process Group Name")),
+                                 .dtype = dtype ? dtype : "?",
+                                 .ranks = (int)number(args, "Group size"),
+                                 .number = (int64_t)number(args, "Seq"),
+                                 .launch =
+                                     json_object_get(args, "graph node") ? (int64_t)number(args, "correlation") : 0,
+                                 .kernel = !json_object_get(args, "kind"),
+                                 .begin = begin,
+                                 .end = end,
+                                 .bytes = number(args, "bytes")};
+}
+
+static int by_number(const void *x, const void *y)
+{
+    const pb_trace_collective *a = x, *b = y;
+    const int group = strcmp(a->group, b->group);
+    if (group) return group;
+    if (a->number != b->number) return a->number < b->number ? -1 : 1;
+    if (a->launch != b->launch) return a->launch < b->launch ? -1 : 1;
+    return a->begin < b->begin ? -1 : a->begin > b->begin;
+}
+
+/* Keeps the kernels if there are some, because on a GPU the ranges only enqueue them, and finds the first of each call. */
+static void sort_collectives(pb_trace *t, bool kernels)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < t->ncollectives; i++)
+        if (t->collectives[i].kernel == kernels) t->collectives[n++] = t->collectives[i];
+    t->ncollectives = n;
+    if (n) qsort(t->collectives, n, sizeof *t->collectives, by_number);
+    for (size_t i = 0; i < n; i++) {
+        pb_trace_collective *c = &t->collectives[i];
+        c->first = !i || strcmp(c->group, c[-1].group) != 0 || c->number != c[-1].number || c->launch != c[-1].launch;
+    }
 }
 
 static pb_status read_events(const char *path, const json_t *o, double begin_us, pb_trace *t)
@@ -96,9 +139,11 @@ static pb_status read_events(const char *path, const json_t *o, double begin_us,
     const json_t *events = json_object_get(o, "traceEvents");
     size_t i;
     json_t *e;
+    bool kernels = false;
     t->events = calloc(json_array_size(events) + 1, sizeof *t->events);
     t->gpu = calloc(json_array_size(events) + 1, sizeof *t->gpu);
-    if (!t->events || !t->gpu) return pb_fail(PB_ENOMEM, "%s: no memory for its events", path);
+    t->collectives = calloc(json_array_size(events) + 1, sizeof *t->collectives);
+    if (!t->events || !t->gpu || !t->collectives) return pb_fail(PB_ENOMEM, "%s: no memory for its events", path);
     json_array_foreach(events, i, e)
     {
         const char *ph = json_string_value(json_object_get(e, "ph")),
@@ -109,6 +154,11 @@ static pb_status read_events(const char *path, const json_t *o, double begin_us,
             return pb_fail(PB_EINVAL, "%s: event %zu has no name, ts or dur", path, i);
         const double at = number(e, "ts") - begin_us;
         const char *cat = json_string_value(json_object_get(e, "cat"));
+        if (json_string_value(json_object_get(args, "Collective name")) &&
+            json_string_value(json_object_get(args, "Process Group Name"))) {
+            t->collectives[t->ncollectives] = collective(args, 1e-6 * at, 1e-6 * (at + number(e, "dur")));
+            kernels = t->collectives[t->ncollectives++].kernel || kernels;
+        }
         if (is_gpu_work(cat)) t->gpu[t->ngpu++] = gpu_span(name, cat, args, 1e-6 * at, 1e-6 * (at + number(e, "dur")));
         if (!json_object_get(args, "kind")) continue; /* not a range */
         t->events[t->n++] = (pb_trace_event){.name = name,
@@ -121,6 +171,7 @@ static pb_status read_events(const char *path, const json_t *o, double begin_us,
                                              .value = value ? (int64_t)json_integer_value(value) : PB_RANGE_NO_VALUE};
     }
     qsort(t->events, t->n, sizeof *t->events, compare_events);
+    sort_collectives(t, kernels);
     return PB_OK;
 }
 
@@ -133,6 +184,21 @@ static pb_status read_expected(const char *path, const json_t *ranks, pb_trace *
     if (!t->expected) return pb_fail(PB_ENOMEM, "%s: no memory for its ranks", path);
     json_array_foreach(ranks, i, rank) t->expected[t->nexpected++] = (int)json_integer_value(rank);
     return PB_OK;
+}
+
+static void read_clock(const json_t *about, pb_trace *t)
+{
+    const json_t *offsets = json_object_get(about, "clock_offsets_ns"),
+                 *uncertain = json_object_get(about, "clock_uncertainty_ns");
+    t->clock_why = json_string_value(json_object_get(about, "clock_unknown"));
+    t->compared = t->clock_why || json_array_size(offsets) == 2;
+    t->shifted = json_is_true(json_object_get(about, "clock_shifted"));
+    for (size_t i = 0; i < 2; i++) {
+        const double o = 1e-9 * json_number_value(json_array_get(offsets, i)),
+                     u = 1e-9 * json_number_value(json_array_get(uncertain, i));
+        if (fabs(o) > fabs(t->offset)) t->offset = o;
+        if (u > t->uncertain) t->uncertain = u;
+    }
 }
 
 static pb_status read_trace(const char *path, int ranks, pb_trace *t)
@@ -152,6 +218,8 @@ static pb_status read_trace(const char *path, int ranks, pb_trace *t)
     t->rank = (int)json_integer_value(rank);
     t->first_step = json_integer_value(json_array_get(steps, 0));
     t->last_step = json_integer_value(json_array_get(steps, 1));
+    t->begin_ns = json_integer_value(json_array_get(window, 0));
+    read_clock(about, t);
     t->truncated = json_is_true(json_object_get(about, "truncated"));
     t->dropped = (long)(number(about, "dropped") + number(about, "gpu_dropped"));
     t->omitted = (long)number(about, "omitted");
@@ -257,6 +325,7 @@ void pb_profile_run_free(pb_profile_run *r)
     for (size_t i = 0; i < r->n; i++) {
         free(r->traces[i].events);
         free(r->traces[i].gpu);
+        free(r->traces[i].collectives);
         free(r->traces[i].expected);
         json_decref(r->traces[i].json);
     }

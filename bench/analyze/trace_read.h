@@ -24,13 +24,30 @@ typedef struct pb_gpu_span {
     pb_gpu_work what;              /* COMMUNICATION: a kernel of NCCL; MEMORY: a copy, or memory set to a value */
     double begin, end;             /* as in pb_trace_event */
     double flops, bytes;           /* least work of the op of a replayed graph, on one of its kernels; else 0 */
-    double moved;                  /* bytes that a copy moved or set; 0 for kernels */
+    bool graph;   /* a replayed graph as a whole: what is COMMUNICATION or KERNEL inside is not known */
+    double moved; /* bytes that a copy moved or set; 0 for kernels */
 } pb_gpu_span;
+
+/* A collective of which the group is known: on a CPU its range, on a GPU one of its kernels of NCCL. */
+typedef struct pb_trace_collective {
+    const char *name, *group, *dtype; /* owned by the trace */
+    int ranks;
+    int64_t number,
+        launch; /* launch: the launch of a replayed graph, which repeats the numbers of its capture; else 0 */
+    double begin, end, bytes; /* begin, end: as in pb_trace_event */
+    bool kernel, first;       /* first: of the kernels of a call */
+} pb_trace_collective;
 
 typedef struct pb_trace {
     int rank;
     int64_t first_step, last_step;
+    int64_t begin_ns; /* of the window: CLOCK_REALTIME, on the clock of rank 0 if the trace was shifted to it */
     bool truncated;
+    bool compared;         /* the clock was compared with rank 0's */
+    const char *clock_why; /* why it could not be; NULL: it was */
+    double offset,
+        uncertain; /* seconds: rank 0's clock minus this rank's, the larger of both ends; the bound of its error */
+    bool shifted;  /* the times were moved to rank 0's clock */
     int *expected; /* [nexpected]: the ranks that record this window; NULL: all profiled ones */
     size_t nexpected;
     long dropped, omitted;  /* dropped: ranges, and records of the GPU */
@@ -38,6 +55,8 @@ typedef struct pb_trace {
     size_t n;
     pb_gpu_span *gpu; /* [ngpu], in no order */
     size_t ngpu;
+    pb_trace_collective *collectives; /* [ncollectives], by group, number, launch, then begin */
+    size_t ncollectives;
     void *json; /* owns the names */
 } pb_trace;
 

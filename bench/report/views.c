@@ -27,6 +27,8 @@ static const pb_view views[] = {
                  {"backward_time", "backward", false},
                  {"clip_time", "clip", false},
                  {"optimizer_time", "optimizer", false},
+                 {"scaling_efficiency", "efficiency", false},
+                 {"exposed_communication_time", "exposed", false},
                  {"tokens_per_second", "tokens", false},
                  {"model_flops", "flops", false},
                  {"mfu", "mfu", false},

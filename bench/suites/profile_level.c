@@ -16,12 +16,12 @@ pb_status pb_level_find(const char *name, pb_level *out)
 {
     int i = 0;
     while (i < PB_LEVELS && strcmp(names[i], name) != 0) i++;
-    if (i == PB_LEVELS) return pb_fail(PB_EINVAL, "level=%.40s: need off, nvtx, ring, activity or nodes", name);
+    if (i == PB_LEVELS) return pb_fail(PB_EINVAL, "level=%.40s: need off, nvtx, ring, activity, graphs or nodes", name);
     *out = (pb_level)i;
     return PB_OK;
 }
 
-static bool records_gpu(pb_level level) { return level == PB_LEVEL_activity || level == PB_LEVEL_nodes; }
+static bool records_gpu(pb_level level) { return level > PB_LEVEL_ring; }
 
 static pb_status begin_ring(bool no_tsc) { return pb_ring_start(&(pb_ring_options){.no_tsc = no_tsc}); }
 
@@ -29,7 +29,7 @@ static pb_status begin_gpu(const pb_ctx *ctx, pb_level level, bool no_tsc)
 {
     if (ctx->id == PB_CPU)
         return pb_fail(PB_EUNSUPPORTED, "level=%s records what a GPU does: need --device cuda", names[level]);
-    PB_TRY(pb_gpu_open(0));
+    PB_TRY(pb_gpu_open(0, level == PB_LEVEL_graphs ? PB_GPU_GRAPHS_GRAPH : PB_GPU_GRAPHS_NODE));
     PB_TRY(begin_ring(no_tsc));
     return pb_gpu_begin();
 }

@@ -12,6 +12,7 @@
     X(nvtx, "a range calls NVTX, and no tool is attached")                                                             \
     X(ring, "a range is written into the ring of its thread: what train --profile-ranks does on a CPU")                \
     X(activity, "ring, and CUPTI records the kernels, copies and host calls of an eager step")                         \
+    X(graphs, "ring, and CUPTI records each replayed graph as a whole")                                                \
     X(nodes, "the same of a replayed graph: CUPTI records each of its nodes")
 
 typedef enum pb_level {

@@ -9,4 +9,7 @@
  * is unrolled 16 times, and its overhead, a sixteenth of an addition and a branch, counts as part of the range. The errors
  * of pb_measure(). */
 pb_status pb_range_cost(pb_ctx *ctx, const pb_measure_opts *o, pb_timing *out);
+/* Times the two readings of the clock that a recorded range makes, 2^20 times in each sample: the part of a range's time
+ * that the ring cannot reduce. Otherwise as above. */
+pb_status pb_clock_cost(pb_ctx *ctx, const pb_measure_opts *o, bool tsc, pb_timing *out);
 #endif

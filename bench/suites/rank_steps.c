@@ -7,21 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/stats/stats.h"
+#include "bench/suites/rank_samples.h"
 #include "bench/suites/train_case.h"
-#include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 #include "os/memory.h"
-
-/* MARKS: events per step. SPANS: times of a step that are measured: its phases, and the whole. */
-enum { SAMPLES = 40, MARKS = PB_NPHASES + 1, SPANS = PB_NPHASES + 1, STEP = PB_NPHASES };
-
-/* Times that the ranks measure together, the same numbers on every rank. */
-typedef struct samples {
-    int n;
-    double span[SPANS][SAMPLES]; /* of the slowest rank */
-    double without[SAMPLES];     /* step without collectives, of the slowest rank */
-    double spread[SAMPLES];      /* slowest rank / median of the ranks */
-} samples;
 
 /* A case while it is measured. */
 typedef struct job {
@@ -32,7 +22,7 @@ typedef struct job {
     double one_seconds;  /* rank 0: step time of one rank alone; 0: none */
     double loss;         /* of the first step */
     char why[160];       /* why there is no step of one rank */
-    samples x;
+    pb_rank_samples x;
 } job;
 
 bool pb_rank_steps_needed(const pb_case *c, const pb_suite_env *env)
@@ -53,20 +43,11 @@ pb_status pb_rank_steps_check(const pb_case *c)
     return PB_OK;
 }
 
-static pb_measure_opts usual(const pb_ctx *ctx, const job *j)
-{
-    pb_measure_opts o = pb_env_measure_opts(
-        j->env, (pb_measure_opts){
-                    .warmup = 1, .min_samples = 5, .max_samples = SAMPLES, .min_time = ctx->id == PB_CPU ? 1.5 : 0.4});
-    o.graph = pb_train_case_graph(j->c);
-    return o;
-}
-
 /* ---- rank 0 alone ----------------------------------------------------------------------------------------------- */
 
 static pb_status measure_one(pb_ctx *ctx, job *j, pb_rank_steps *s)
 {
-    pb_measure_opts o = usual(ctx, j);
+    pb_measure_opts o = pb_rank_measure_opts(ctx, j->c, j->env);
     o.lockstep = NULL;
     pb_timing *t = malloc(sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
@@ -147,159 +128,48 @@ static pb_status check_ranks(pb_ctx *ctx, job *j, double *wrong)
     return pb_lockstep_sum(l, wrong);
 }
 
-/* ---- sampling --------------------------------------------------------------------------------------------------- */
-
-/* Runs one step. With one micro-batch an event precedes each phase, otherwise there are events around the step. */
-static pb_status marked_step(pb_ctx *ctx, job *j)
-{
-    PB_TRY(ctx->be->mark(ctx, 0));
-    if (j->steps.parts > 1) PB_TRY(pb_rank_step(ctx, &j->steps));
-    for (int i = 0; j->steps.parts == 1 && i < PB_NPHASES; i++) {
-        if (i) PB_TRY(ctx->be->mark(ctx, i));
-        PB_TRY(pb_phases[i](ctx, j->steps.t));
-    }
-    PB_TRY(ctx->be->mark(ctx, PB_NPHASES));
-    return pb_sync(ctx);
-}
-
-static pb_status time_step(pb_ctx *ctx, job *j, bool skip, double mine[SPANS])
-{
-    pb_lockstep *l = j->env->lockstep;
-    memset(mine, 0, SPANS * sizeof *mine);
-    pb_comm_skip(l ? l->comm : NULL, skip);
-    const pb_status s = marked_step(ctx, j);
-    pb_comm_skip(l ? l->comm : NULL, false);
-    PB_TRY(s);
-    for (int i = 0; j->steps.parts == 1 && i < PB_NPHASES; i++) PB_TRY(ctx->be->between(ctx, i, i + 1, &mine[i]));
-    return ctx->be->between(ctx, 0, PB_NPHASES, &mine[STEP]);
-}
-
-/* Adds the times of all ranks, all[ranks][SPANS], as sample x->n. */
-static void add_sample(samples *x, const double *all, int ranks, bool skip, double *steps)
-{
-    double most[SPANS] = {0};
-    for (int r = 0; r < ranks; r++) {
-        for (int i = 0; i < SPANS; i++)
-            if (all[r * SPANS + i] > most[i]) most[i] = all[r * SPANS + i];
-        steps[r] = all[r * SPANS + STEP];
-    }
-    if (skip) {
-        x->without[x->n] = most[STEP];
-        return;
-    }
-    for (int i = 0; i < SPANS; i++) x->span[i][x->n] = most[i];
-    x->spread[x->n] = most[STEP] / pb_median(steps, ranks);
-}
-
-/* Takes one sample of the step, with (skip false) or without its collectives. room: [ranks][SPANS + 1]. */
-static pb_status take(pb_ctx *ctx, job *j, bool skip, double *room)
-{
-    double mine[SPANS];
-    pb_lockstep *l = j->env->lockstep;
-    const int ranks = j->steps.ranks;
-    PB_TRY(pb_lockstep_meet(l, PB_OK));
-    if (l && l->over) return PB_OK;
-    PB_TRY(pb_lockstep_meet(l, time_step(ctx, j, skip, mine)));
-    if (l && l->over) return PB_OK;
-    PB_TRY(pb_lockstep_gather(l, mine, SPANS, room));
-    add_sample(&j->x, room, ranks, skip, room + ranks * SPANS);
-    pb_heartbeat_send_if_due(j->env->heartbeat);
-    return PB_OK;
-}
-
-/* Takes pairs of samples, with and without collectives; which of the two is first alternates. */
-static pb_status sample(pb_ctx *ctx, job *j, double *room)
-{
-    const pb_measure_opts o = usual(ctx, j);
-    double total = 0;
-    pb_lockstep *l = j->env->lockstep;
-    for (int i = 0; i < o.warmup; i++) PB_TRY(pb_rank_step(ctx, &j->steps));
-    PB_TRY(pb_lockstep_meet(l, pb_sync(ctx)));
-    for (int n = 0; n < o.max_samples && n < SAMPLES; n++) {
-        if (n >= o.min_samples && total >= o.min_time) break;
-        for (int half = 0; half < (j->steps.ranks > 1 ? 2 : 1); half++) {
-            PB_TRY(take(ctx, j, j->steps.ranks > 1 && (n + half) % 2, room));
-            if (pb_interrupted() || (l && l->over)) return PB_OK;
-        }
-        total += j->x.span[STEP][n];
-        j->x.n++;
-    }
-    return PB_OK;
-}
-
 /* ---- rows ------------------------------------------------------------------------------------------------------- */
 
 static pb_status emit_span(job *j, const char *metric, const double *seconds)
 {
-    double sorted[SAMPLES];
     pb_timing *t = calloc(1, sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
     t->n = j->x.n;
     memcpy(t->seconds, seconds, (size_t)t->n * sizeof *seconds);
-    memcpy(sorted, seconds, (size_t)t->n * sizeof *seconds);
-    t->median = pb_median(sorted, t->n);
+    t->median = pb_median_of(seconds, t->n);
     const pb_status s = pb_emit_timing(j->env->emitter, j->c, metric, t, "");
     free(t);
     return s;
 }
 
-static pb_status emit_eager(job *j, double *step)
+/* Emits the times of the step. */
+static pb_status emit_times(job *j)
 {
-    double v[SAMPLES];
-    for (int i = 0; j->steps.parts == 1 && i < PB_NPHASES; i++) {
+    const pb_rank_samples *x = &j->x;
+    pb_emitter *e = j->env->emitter;
+    double waited[PB_RANK_SAMPLES];
+    for (int i = 0; x->phases && i < PB_NPHASES; i++) {
         char metric[32];
         snprintf(metric, sizeof metric, "%s_time", pb_phase_names[i]);
-        PB_TRY(emit_span(j, metric, j->x.span[i]));
+        PB_TRY(emit_span(j, metric, x->span[i]));
     }
-    PB_TRY(emit_span(j, "step_time", j->x.span[STEP]));
-    memcpy(v, j->x.span[STEP], sizeof v);
-    *step = pb_median(v, j->x.n);
+    PB_TRY(emit_span(j, "step_time", x->span[PB_RANK_STEP]));
+    if (x->record_seconds > 0) PB_TRY(pb_emit(e, j->c, "record_time", x->record_seconds, 1, PB_ROW_OK, ""));
     if (j->steps.ranks == 1) return PB_OK;
-    for (int i = 0; i < j->x.n; i++) v[i] = j->x.span[STEP][i] - j->x.without[i];
-    PB_TRY(pb_emit(j->env->emitter, j->c, "exposed_communication_time", pb_median(v, j->x.n), j->x.n, PB_ROW_OK, ""));
-    memcpy(v, j->x.spread, sizeof v);
-    return pb_emit(j->env->emitter, j->c, "step_time_spread", pb_median(v, j->x.n), j->x.n, PB_ROW_OK, "");
-}
-
-static pb_status eager(pb_ctx *ctx, job *j, double *step)
-{
-    double *room = calloc((size_t)j->steps.ranks * (SPANS + 1), sizeof *room);
-    pb_status s = room ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the times of %d ranks", j->steps.ranks);
-    s = pb_lockstep_meet(j->env->lockstep, s);
-    if (s == PB_OK && room) s = sample(ctx, j, room);
-    free(room);
-    PB_TRY(s);
-    return j->x.n && !pb_interrupted() ? emit_eager(j, step) : PB_OK;
-}
-
-static pb_status graphed(pb_ctx *ctx, job *j, double *step)
-{
-    const pb_measure_opts o = usual(ctx, j);
-    pb_emitter *e = j->env->emitter;
-    pb_timing *t = malloc(sizeof *t);
-    pb_status s = pb_lockstep_meet(j->env->lockstep, t ? PB_OK : pb_fail(PB_ENOMEM, "no memory for samples"));
-    if (s == PB_OK && t) s = pb_measure(ctx, pb_rank_step, &j->steps, &o, t);
-    if (s == PB_OK && t) s = pb_emit_timing(e, j->c, "step_time", t, "");
-    if (s == PB_OK && t && t->n) {
-        *step = t->median;
-        s = pb_emit_graph(e, j->c, t);
-    }
-    free(t);
-    if (s != PB_OK || j->steps.ranks == 1 || !(*step > 0)) return s;
-    return pb_emit(e, j->c, "exposed_communication_time", (double)NAN, 0, PB_ROW_UNSUPPORTED,
-                   "a graph keeps the collectives that it recorded; --mode eager measures it");
+    for (int i = 0; i < x->n; i++) waited[i] = x->span[PB_RANK_STEP][i] - x->without[i];
+    PB_TRY(pb_emit(e, j->c, "exposed_communication_time", pb_median_of(waited, x->n), x->n, PB_ROW_OK, ""));
+    return pb_emit(e, j->c, "step_time_spread", pb_median_of(x->spread, x->n), x->n, PB_ROW_OK, "");
 }
 
 /* Emits the most that a rank has used. */
-static pb_status emit_memory(pb_ctx *ctx, job *j)
+static pb_status emit_memory(job *j)
 {
-    double mine = (double)ctx->held_peak, most = 0;
+    double most = 0;
     const int ranks = j->steps.ranks;
     double *all = calloc((size_t)ranks, sizeof *all);
     pb_status s = all ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the peaks of %d ranks", ranks);
-    if (s == PB_OK && ctx->id == PB_CPU) s = pb_memory_peak(&mine);
     s = pb_lockstep_meet(j->env->lockstep, s);
-    if (s == PB_OK && all) s = pb_lockstep_gather(j->env->lockstep, &mine, 1, all);
+    if (s == PB_OK && all) s = pb_lockstep_gather(j->env->lockstep, &j->x.peak, 1, all);
     for (int r = 0; s == PB_OK && all && r < ranks; r++) most = all[r] > most ? all[r] : most;
     free(all);
     return s == PB_OK ? pb_emit(j->env->emitter, j->c, "peak_memory", most, 0, PB_ROW_OK, "") : s;
@@ -334,18 +204,19 @@ static pb_status measure(pb_ctx *ctx, job *j)
 {
     const pb_train_config *cfg = pb_trainer_config(j->steps.t);
     pb_emitter *e = j->env->emitter;
-    double step = 0;
     if (ctx->id == PB_CPU) PB_TRY(pb_memory_reset_peak());
     PB_TRY(pb_lockstep_meet(j->env->lockstep, pb_train_case_fresh(ctx, j->steps.t)));
-    PB_TRY(pb_train_case_graph(j->c) ? graphed(ctx, j, &step) : eager(ctx, j, &step));
-    if (!(step > 0)) return PB_OK;
+    PB_TRY(pb_rank_samples_take(ctx, j->c, j->env, &j->steps, &j->x));
+    if (!j->x.n || pb_interrupted()) return PB_OK;
+    PB_TRY(emit_times(j));
+    const double step = pb_median_of(j->x.span[PB_RANK_STEP], j->x.n);
     const double each = (double)cfg->B * cfg->S * j->steps.parts / step;
     PB_TRY(pb_emit(e, j->c, "loss", j->loss, 0, isfinite(j->loss) ? PB_ROW_OK : PB_ROW_WRONG, "of the first step"));
     PB_TRY(pb_emit(e, j->c, "tokens_per_second", each * j->steps.ranks, 0, PB_ROW_OK, ""));
     if (j->steps.ranks > 1) PB_TRY(pb_emit(e, j->c, "tokens_per_second_per_rank", each, 0, PB_ROW_OK, ""));
     if (j->steps.ranks > 1) PB_TRY(emit_scaling(j, step));
     PB_TRY(emit_flops(ctx, j, step));
-    return emit_memory(ctx, j);
+    return emit_memory(j);
 }
 
 /* ---- the case --------------------------------------------------------------------------------------------------- */

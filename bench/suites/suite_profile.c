@@ -50,8 +50,8 @@ static pb_status check(const pb_case *c)
     PB_TRY(pb_train_case_check(c));
     if (level == PB_LEVEL_activity && pb_train_case_graph(c))
         return pb_fail(PB_EINVAL, "level=activity is that of an eager step; of a graph, its nodes are recorded");
-    if (level == PB_LEVEL_nodes && !pb_train_case_graph(c))
-        return pb_fail(PB_EINVAL, "level=nodes: only mode=graph has nodes");
+    if (level > PB_LEVEL_activity && !pb_train_case_graph(c))
+        return pb_fail(PB_EINVAL, "level=%s: only mode=graph has graphs", pb_case_get(c, "level"));
     return PB_OK;
 }
 
@@ -81,6 +81,10 @@ static pb_status measure_range(pb_ctx *ctx, const pb_case *c, const pb_suite_env
     }
     if (s == PB_OK) s = pb_emit_timing(env->emitter, c, "range_time", t, note);
     if (s == PB_OK && t->n) s = judge_range(c, env->emitter, l, t->median);
+    if (s == PB_OK && l->level == PB_LEVEL_ring) {
+        s = pb_clock_cost(ctx, &o, l->tsc, t);
+        if (s == PB_OK) s = pb_emit_timing(env->emitter, c, "clock_time", t, "the two readings of the clock in it");
+    }
     free(t);
     return s;
 }
@@ -148,7 +152,7 @@ static double device_expect(const pb_case *c) { return is_range(c) ? 1 : 2.5 + p
 /* A graph that a GPU replays has one range, so level nvtx would show nothing there. */
 #define EAGER(axes)   "step level=off,nvtx,ring,activity mode=eager " axes
 #define ON_CPUS(axes) EAGER(axes), "step level=off,nvtx,ring,nodes mode=graph " axes
-#define ON_GPUS(axes) EAGER(axes), "step level=off,ring,nodes mode=graph " axes
+#define ON_GPUS(axes) EAGER(axes), "step level=off,ring,graphs,nodes mode=graph " axes
 #define COMMON        " clip=multi layers=0 rank=16 targets=q+v tuning=qlora"
 #define SMALL         "batch=1 dtype=f32 model=tiny seq=128" COMMON
 #define SMALL_FULL    "batch=1,4 dtype=f32,bf16 model=tiny seq=32,128" COMMON

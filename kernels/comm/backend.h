@@ -67,6 +67,8 @@ struct pb_comm {
     const pb_comm_backend *be; /* NULL: of the plan backend */
     pb_ctx *ctx;
     const char *role;
+    const char
+        *group; /* the role and, if not all ranks of the world are in it, the number of the group: "dp", "cp#1" */
     int rank, size;
     void *scratch; /* see pb_comm_memory */
     size_t scratch_bytes;
@@ -86,6 +88,9 @@ pb_status pb_comm_perform(pb_comm *c, const pb_comm_call *call);
 /* Elements before the block of `rank`; rank = size gives the total. */
 size_t pb_comm_offset(const size_t *counts, size_t count, int rank);
 const char *pb_comm_kind_name(pb_comm_kind kind);
+/* Begins the range of a collective, the communicator's `number`th; pb_range_pop() ends it. Its bytes are those of the larger
+ * of the two buffers of this rank. */
+void pb_comm_range_push(const pb_comm *c, const pb_comm_call *call, uint64_t number);
 /* Writes, for example, "all_reduce of 4 f32". */
 void pb_comm_call_text(const pb_comm_call *call, char *out, size_t n);
 

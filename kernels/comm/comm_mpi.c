@@ -281,11 +281,11 @@ static void run_call(pb_comm *c, const pb_comm_call *call)
     (void)pthread_mutex_lock(&s->lock);
     const bool skip = s->failed != PB_OK;
     if (!skip) s->busy = true, s->now = *call, s->number++;
+    const uint64_t number = s->number;
     (void)pthread_mutex_unlock(&s->lock);
     if (skip) return;
     pb_where_collective(pb_comm_kind_name(call->kind), ++collectives);
-    pb_range_push(PB_RANGE_collective, pb_comm_kind_name(call->kind),
-                  (int64_t)(call->count * pb_dtype_size(call->dtype)));
+    pb_comm_range_push(c, call, number);
     pb_status status = compare_calls(c, call);
     if (status == PB_OK) status = pb_comm_perform(c, call);
     pb_range_pop(), pb_where_collective(NULL, 0);

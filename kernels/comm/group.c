@@ -1,10 +1,12 @@
 /* group.c - opens, closes and abandons communicators; their memory. */
 #define _DEFAULT_SOURCE
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "kernels/comm/backend.h"
+#include "profiles/ranges.h"
 
 int pb_comm_rank(const pb_comm *c) { return c ? c->rank : 0; }
 int pb_comm_size(const pb_comm *c) { return c ? c->size : 1; }
@@ -79,7 +81,8 @@ static pb_status new_comm(pb_ctx *ctx, const char *role, int rank, int size, pb_
 {
     pb_comm *c = calloc(1, sizeof *c);
     if (!c) return pb_fail(PB_ENOMEM, "no memory for communicator %s", role);
-    *c = (pb_comm){.ctx = ctx, .role = role, .rank = rank, .size = size};
+    *c = (pb_comm){.ctx = ctx, .role = role, .group = pb_range_name(role), .rank = rank, .size = size};
+    if (!c->group) return free(c), pb_fail(PB_ENOMEM, "no memory for the name of communicator %s", role);
     if (!ctx->planning) c->be = ctx->id == PB_CUDA ? &pb_comm_nccl : &pb_comm_mpi;
     *out = c;
     return PB_OK;
@@ -114,12 +117,22 @@ static int list_members(const place *all, int world, int rank, int *members, int
     return mine;
 }
 
+/* Names a group among several of its role by its colour. */
+static pb_status name_group(pb_comm *c, int colour)
+{
+    char text[80];
+    snprintf(text, sizeof text, "%.60s#%d", c->role, colour);
+    c->group = pb_range_name(text);
+    return c->group ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the name of communicator %s", c->role);
+}
+
 /* Opens the group's communicator, unless the rank is alone in it. */
 static pb_status open_group(pb_world *w, pb_ctx *ctx, const char *role, const place *all, int *members, pb_comm **out)
 {
     int size = 0;
     const int rank = list_members(all, pb_world_size(w), pb_world_rank(w), members, &size);
     if (size > 1 || !ctx->planning) PB_TRY(new_comm(ctx, role, rank, size, out));
+    if (*out && size < pb_world_size(w)) PB_TRY(name_group(*out, all[pb_world_rank(w)].colour));
     return *out && (*out)->be ? (*out)->be->open(*out, w, members) : PB_OK;
 }
 

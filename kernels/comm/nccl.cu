@@ -13,6 +13,7 @@
 #include "kernels/comm/backend.h"
 #include "kernels/comm/comm.cuh"
 #include "os/where.h"
+#include "profiles/ranges.h"
 
 /* ---- the library ---------------------------------------------------------------------------------------------- */
 
@@ -260,18 +261,20 @@ static pb_status perform(pb_ctx *ctx, pb_comm *c, const pb_comm_call *call)
     return PB_OK;
 }
 
-/* NCCL may wait for the other ranks here, for example to connect to them. What the GPU waits for later is not known. */
+/* NCCL may wait for the other ranks here, for example to connect to them. */
 static pb_status enqueue(pb_ctx *ctx, pb_comm *c, const pb_comm_call *call)
 {
-    static uint64_t collectives; /* of all communicators of this process; used by the thread that trains */
     state *s = state_of(c);
     (void)pthread_mutex_lock(&s->lock);
     s->last = *call;
-    s->number++;
+    const uint64_t number = ++s->number;
     (void)pthread_mutex_unlock(&s->lock);
     (void)pthread_mutex_lock(&s->enqueuing);
-    pb_where_collective(pb_comm_kind_name(call->kind), ++collectives);
+    pb_where_collective(pb_comm_kind_name(call->kind), pb_where_sequence() + 1);
+    pb_comm_range_push(c, call, number);
     const pb_status status = perform(ctx, c, call);
+    if (ctx->recording) ctx->be->noted(ctx); /* so that the nodes belong to the collective, not only to its op */
+    pb_range_pop();
     pb_where_collective(NULL, 0);
     (void)pthread_mutex_unlock(&s->enqueuing);
     return status;
@@ -377,6 +380,7 @@ static pb_status open_comm(pb_comm *c, pb_world *w, const int *members)
     state *s = (state *)calloc(1, sizeof *s);
     if (!s) return pb_fail(PB_ENOMEM, "no memory for communicator %s", c->role);
     c->priv = s;
+    c->ctx->collectives = true;
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_mutex_init(&s->enqueuing, NULL);
     PB_TRY(make_streams(s));

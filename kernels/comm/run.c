@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/comm/backend.h"
+#include "profiles/ranges.h"
 
 static pb_comm_call call_all_reduce(const pb_comm_all_reduce_args *a)
 {
@@ -67,6 +68,28 @@ size_t pb_comm_offset(const size_t *counts, size_t count, int rank)
     if (!counts) return (size_t)rank * count;
     for (int i = 0; i < rank; i++) sum += counts[i];
     return sum;
+}
+
+/* The elements of the larger buffer of this rank. */
+static size_t larger_buffer(const pb_comm *c, const pb_comm_call *call)
+{
+    const size_t send = pb_comm_offset(call->send, call->count, c->size),
+                 receive = pb_comm_offset(call->receive, call->count, c->size);
+    switch (call->kind) {
+    case PB_COMM_REDUCE_SCATTER: return send;
+    case PB_COMM_ALL_GATHER: return receive;
+    case PB_COMM_ALL_TO_ALL: return send > receive ? send : receive;
+    default: return call->count;
+    }
+}
+
+void pb_comm_range_push(const pb_comm *c, const pb_comm_call *call, uint64_t number)
+{
+    if (!__builtin_expect(pb_ranges_on, 0)) return;
+    const pb_range_collective about = {c->group, pb_dtype_name(call->dtype), c->size, (int64_t)number};
+    pb_range_push(PB_RANGE_collective, pb_comm_kind_name(call->kind),
+                  (int64_t)(larger_buffer(c, call) * pb_dtype_size(call->dtype)));
+    pb_range_note_collective(&about);
 }
 
 /* ---- several ranks ---------------------------------------------------------------------------------------------- */

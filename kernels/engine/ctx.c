@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "os/where.h"
 #include "profiles/ranges.h"
 
 static const pb_backend *const backends[PB_NBACKENDS] = {
@@ -159,11 +160,24 @@ pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes)
     return PB_OK;
 }
 
+/* A host sync of a GPU with collectives may wait for other ranks, so the monitor must know of it. */
+static void wait_begins(const pb_ctx *ctx)
+{
+    if (ctx->collectives) pb_where_device(true);
+}
+
+static pb_status wait_ends(const pb_ctx *ctx, pb_status s)
+{
+    if (ctx->collectives && s == PB_OK) pb_where_device(false); /* after a failure it stays, for the monitor's message */
+    return s;
+}
+
 pb_status pb_upload(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
 {
     PB_TRY(not_recording(ctx, "a copy from the host"));
     ctx->counts.host_syncs += bytes > 0;
-    return ctx->be->upload(ctx, dev, host, bytes);
+    wait_begins(ctx);
+    return wait_ends(ctx, ctx->be->upload(ctx, dev, host, bytes));
 }
 
 pb_status pb_upload_staged(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
@@ -178,7 +192,8 @@ pb_status pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)
 {
     PB_TRY(not_recording(ctx, "a host read"));
     ctx->counts.host_syncs++;
-    return ctx->be->download(ctx, host, dev, bytes);
+    wait_begins(ctx);
+    return wait_ends(ctx, ctx->be->download(ctx, host, dev, bytes));
 }
 
 pb_status pb_copy(pb_ctx *ctx, void *to, const void *from, size_t bytes)
@@ -197,7 +212,8 @@ pb_status pb_sync(pb_ctx *ctx)
 {
     PB_TRY(not_recording(ctx, "a host sync"));
     ctx->counts.host_syncs++;
-    return ctx->be->sync(ctx);
+    wait_begins(ctx);
+    return wait_ends(ctx, ctx->be->sync(ctx));
 }
 
 pb_status pb_device_check(pb_ctx *ctx)
@@ -221,7 +237,9 @@ pb_status pb_replay(pb_ctx *ctx, void *graph)
 {
     PB_TRY(not_recording(ctx, "a replay"));
     ctx->counts.kernel_launches++;
-    return ctx->be->replay(ctx, graph);
+    if (!ctx->collectives) return ctx->be->replay(ctx, graph);
+    pb_where_collective("graph", pb_where_sequence() + 1); /* the collectives of a graph count as one */
+    return wait_ends(ctx, ctx->be->replay(ctx, graph));
 }
 
 size_t pb_graph_nodes(pb_ctx *ctx, const pb_graph *graph) { return ctx->be->graph_nodes(graph); }

@@ -102,6 +102,7 @@ struct pb_ctx {
     const char *prefer; /* implementation to select if the op has it and it accepts the arguments; NULL: none */
     bool deterministic; /* never select an implementation whose `varies` is true */
     bool recording;     /* inside pb_record: waiting, allocating and host copies are refused */
+    bool collectives;   /* the GPU carries out collectives: waits for it are reported to the monitor (os/where.h) */
     bool planning;      /* ops are checked and get their scratch, but do not run (see pb_ctx_open_plan) */
     void *recorder;     /* while recording: state of the backend */
     void *stream;       /* a cudaStream_t; NULL on the CPU */

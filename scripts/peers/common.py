@@ -137,16 +137,19 @@ class Marks:
         return [a.elapsed_time(b) / 1e3 for a, b in pairs]
 
 
-def sample(device, call):
-    """Samples as bench's training suites: 5 to 40 samples, until they fill 1.5 s (CPU) or 0.4 s (GPU). `call` is
-    given a function that records a point. Returns the seconds between the points of every sample, and the host's
-    seconds of every call."""
+def sample(device, call, fill=None, before=lambda: None, agree=lambda seconds: seconds):
+    """Samples as bench's training suites: 5 to 40 samples, until they fill `fill` seconds [1.5 on a CPU, 0.4 on a GPU].
+    `call` is given a function that records a point. Returns the seconds between the points of every sample, and the
+    host's seconds of every call. With several ranks, `before` lets them begin each sample together, and `agree` makes
+    one list of seconds of theirs, so that all take the same number of samples."""
     seconds, host = [], []
-    while len(seconds) < 40 and (len(seconds) < 5 or sum(map(sum, seconds)) < (1.5 if device == "cpu" else 0.4)):
+    fill = fill or (1.5 if device == "cpu" else 0.4)
+    while len(seconds) < 40 and (len(seconds) < 5 or sum(map(sum, seconds)) < fill):
+        before()
         marks, start = Marks(device), time.perf_counter()
         call(marks.mark)
         host.append(time.perf_counter() - start)
-        seconds.append(marks.seconds())
+        seconds.append(agree(marks.seconds()))
     return seconds, host
 
 
@@ -228,6 +231,16 @@ def peer_options(doc, more=None, needs_keys=True):
     return p.parse_args()
 
 
+def shuffled(seed, cases, group):
+    """The cases in the seed's order: the groups in random order, and in each group its cases."""
+    order = random.Random(seed)
+    groups = sorted({group(c) for c in cases})
+    order.shuffle(groups)
+    for g in groups:
+        members = [c for c in cases if group(c) == g]
+        yield from order.sample(members, len(members))
+
+
 def peer_main(o, cases, note, measure, group=lambda case: 0):
     """Measures each (key, case). The order of the groups and of the cases in a group is drawn from o.seed. A case
     that raises an error gets a row with the reason, and the next case is measured. Returns the exit code."""
@@ -237,19 +250,15 @@ def peer_main(o, cases, note, measure, group=lambda case: 0):
         torch.set_num_threads(o.threads)
     if o.device == "cuda" and not torch.cuda.is_available():
         die("PyTorch finds no GPU")
-    rows, order = Rows(o.out, note), random.Random(o.seed)
-    groups = sorted({group(c) for _, c in cases})
-    order.shuffle(groups)
-    for g in groups:
-        members = [(k, c) for k, c in cases if group(c) == g]
-        for key, case in order.sample(members, len(members)):
-            try:
-                measure(case, key, rows)
-            except Exception as error:  # any error of a library: the other cases can still be measured
-                rows.outcome(key, error)
-            gc.collect()
-            if o.device == "cuda":
-                torch.cuda.empty_cache()
+    rows = Rows(o.out, note)
+    for key, case in shuffled(o.seed, cases, lambda pair: group(pair[1])):
+        try:
+            measure(case, key, rows)
+        except Exception as error:  # any error of a library: the other cases can still be measured
+            rows.outcome(key, error)
+        gc.collect()
+        if o.device == "cuda":
+            torch.cuda.empty_cache()
     return FAILED if rows.bad else 0
 
 

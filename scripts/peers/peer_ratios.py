@@ -6,7 +6,8 @@ import statistics
 import common
 
 METRIC = "ours_over_peer"
-TIMES = {"throughput": "step_time", "backward": "backward_time", "kernels": "kernel_time", "attention": "kernel_time"}
+TIMES = {"throughput": "step_time", "backward": "backward_time", "kernels": "kernel_time", "attention": "kernel_time",
+         "comm": "time"}
 
 
 def side_of(row):
@@ -44,7 +45,11 @@ def partners(key, peer_keys, plumb, metric):
 def label(key):
     suite, case, axes = common.parse_key(key)
     if suite in ("throughput", "backward"):
-        return f"{suite} {axes['tuning']} {axes['model']} B{axes['batch']} S{axes['seq']} {axes['mode']}"
+        several = [f"{a}={axes[a]}" for a in ("ranks", "shard", "reduce") if a in axes]
+        return " ".join([suite, axes["tuning"], axes["model"], f"B{axes['batch']}", f"S{axes['seq']}", axes["mode"],
+                         *several])
+    if suite == "comm":
+        return f"{case} {axes['dtype']} {axes['bytes']} B, {axes['ranks']} ranks"
     if suite == "attention":
         return f"{case} {axes['list']} S{axes['seq']} H{axes['heads']} D{axes['qk']} W{axes['topk']}"
     return f"{case} {axes.get('dtype', '')} {axes.get('shape', '')} {axes.get('impl', '')}".strip()

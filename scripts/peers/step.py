@@ -25,8 +25,8 @@ class Case:
             self.targets, clip = a["targets"].split("+"), a["clip"]
         except (KeyError, ValueError) as error:
             common.die(f"{key}: axis {error}", 2)
-        if clip != "multi" or self.tuning not in ("full", "qlora") or self.mode not in ("eager", "graph"):
-            common.die(f"{key}: peers have clip=multi, tuning=full or qlora, mode=eager or graph", 2)
+        if clip != "multi" or self.tuning not in ("full", "lora", "qlora") or self.mode not in ("eager", "graph"):
+            common.die(f"{key}: peers have clip=multi, tuning=full, lora or qlora, mode=eager or graph", 2)
         self.geometry = common.geometry(self.model)
         self.layers = self.layers or self.geometry["L"]
 

@@ -2,12 +2,13 @@
 """torch_step.py - lean PyTorch training steps of Plumb's models, eager or as one CUDA graph: rows of results.csv.
 
 The peer is written as a careful user of PyTorch would: separate projections, rms_norm, scaled_dot_product_attention,
-cross_entropy over f32 logits, a global clip, fused AdamW. tuning=full trains everything; tuning=qlora keeps the
-projections in bitsandbytes' NF4 (dequantised before each product, forward and backward) and trains f32 adapters and
+cross_entropy over f32 logits, a global clip, fused AdamW. tuning=full trains everything: weights, gradients and moments
+are f32, and a step in bf16 casts the weights before each product. tuning=lora keeps the projections in the model's dtype,
+tuning=qlora in bitsandbytes' NF4 (dequantised before each product, forward and backward); both train f32 adapters and
 both norm gains of every layer, as Plumb does. The backward pass recomputes nothing except the dequantised weights.
 
 usage: torch_step.py [--device cpu|cuda] [--out FILE.csv] KEY...
-       KEY: a case of bench with clip=multi, tuning=full or qlora: throughput/step?... or backward/step?...
+       KEY: a case of bench with clip=multi, tuning=full, lora or qlora: throughput/step?... or backward/step?...
 """
 import sys
 
@@ -33,20 +34,32 @@ class Nf4Product(torch.autograd.Function):
         return dy @ dequantize_4bit(ctx.codes, ctx.state), None, None, None
 
 
-class Nf4Linear(nn.Module):
-    """A frozen NF4 product plus a trained adapter of this rank (0: no adapter), scaled by alpha/rank = 2."""
+class Trained(nn.Linear):
+    """A trained product whose f32 weights are cast to the dtype of its input."""
 
-    def __init__(self, width, out, bias, rank, dtype, device):
+    def forward(self, x):
+        return F.linear(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
+
+
+class Adapted(nn.Module):
+    """A frozen product, in NF4 or in the model's dtype, plus a trained adapter of this rank (0: no adapter), scaled by
+    alpha/rank = 2."""
+
+    def __init__(self, width, out, bias, rank, case, device):
         super().__init__()
-        from bitsandbytes.functional import quantize_4bit
-        w = torch.randn(out, width, dtype=dtype, device=device) * 0.02
-        self.codes, self.state = quantize_4bit(w, blocksize=64, quant_type="nf4")
-        self.bias = torch.zeros(out, dtype=dtype, device=device) if bias else None
+        w = torch.randn(out, width, dtype=case.dtype, device=device) * 0.02
+        self.nf4, self.weight = case.tuning == "qlora", None
+        if self.nf4:
+            from bitsandbytes.functional import quantize_4bit
+            self.codes, self.state = quantize_4bit(w, blocksize=64, quant_type="nf4")
+        else:
+            self.weight = nn.Parameter(w, requires_grad=False)
+        self.bias = nn.Parameter(torch.zeros(out, dtype=case.dtype, device=device), requires_grad=False) if bias else None
         self.a = nn.Parameter(torch.randn(rank, width, device=device) * 0.02) if rank else None
         self.b = nn.Parameter(torch.randn(out, rank, device=device) * 0.02) if rank else None
 
     def forward(self, x):
-        y = Nf4Product.apply(x, self.codes, self.state, self.bias)
+        y = Nf4Product.apply(x, self.codes, self.state, self.bias) if self.nf4 else F.linear(x, self.weight, self.bias)
         if self.a is None:
             return y
         return y + F.linear(2.0 * F.linear(x, self.a.to(x.dtype)), self.b.to(x.dtype))
@@ -83,22 +96,21 @@ class Model(nn.Module):
     def __init__(self, case, device):
         super().__init__()
         g, full = case.geometry, case.tuning == "full"
-        if full and case.dtype != torch.float32:
-            raise NotImplementedError("tuning=full of this peer is in f32")
+        kept = torch.float32 if full else case.dtype
 
         def gain(n, trained=True):
             return nn.Parameter(torch.ones(n, device=device), requires_grad=trained)
 
         def linear(width, out, bias, name):
             if full:
-                return nn.Linear(width, out, bias=bias, device=device)
-            return Nf4Linear(width, out, bias, case.rank if name in case.targets else 0, case.dtype, device)
+                return Trained(width, out, bias=bias, device=device)
+            return Adapted(width, out, bias, case.rank if name in case.targets else 0, case, device)
 
-        self.g, self.ropes = g, {}
-        self.embed = nn.Embedding(g["V"], g["D"], dtype=case.dtype, device=device)
+        self.g, self.ropes, self.dtype = g, {}, case.dtype
+        self.embed = nn.Embedding(g["V"], g["D"], dtype=kept, device=device)
         self.blocks = nn.ModuleList(Block(g, linear, gain) for _ in range(case.layers))
         self.gain = gain(g["D"], full)
-        self.head = self.embed if g["tied"] else nn.Linear(g["D"], g["V"], False, device=device, dtype=case.dtype)
+        self.head = self.embed if g["tied"] else nn.Linear(g["D"], g["V"], False, device=device, dtype=kept)
         for table in {self.embed, self.head}:
             table.weight.requires_grad_(full)
         for p in self.parameters():
@@ -109,10 +121,10 @@ class Model(nn.Module):
     def rope(self, S):
         """The rotation at positions 0..S-1; its tables are computed once per length."""
         if S not in self.ropes:
-            w, g = self.embed.weight, self.g
-            at = torch.arange(0, g["d"], 2, device=w.device).double() / g["d"]
-            angle = torch.arange(S, device=w.device)[:, None] * (g["theta"] ** -at)[None]
-            self.ropes[S] = angle.cos().to(w.dtype), angle.sin().to(w.dtype)
+            device, g = self.embed.weight.device, self.g
+            at = torch.arange(0, g["d"], 2, device=device).double() / g["d"]
+            angle = torch.arange(S, device=device)[:, None] * (g["theta"] ** -at)[None]
+            self.ropes[S] = angle.cos().to(self.dtype), angle.sin().to(self.dtype)
         cos, sin = self.ropes[S]
 
         def rotate(x):
@@ -121,10 +133,13 @@ class Model(nn.Module):
         return rotate
 
     def logits(self, ids):
-        x, rope = self.embed(ids), self.rope(ids.shape[1])
+        x, rope = self.embed(ids).to(self.dtype), self.rope(ids.shape[1])
         for block in self.blocks:
             x = block(x, rope)
-        return F.linear(F.rms_norm(x, self.gain.shape, self.gain.to(x.dtype), self.g["eps"]), self.head.weight)
+        x = F.rms_norm(x, self.gain.shape, self.gain.to(x.dtype), self.g["eps"])
+        return F.linear(x, self.head.weight.to(x.dtype))
+
+    forward = logits  # by which DDP and FSDP call the model
 
     def loss(self, logits, targets):
         return F.cross_entropy(logits.view(-1, self.g["V"]).float(), targets.view(-1))

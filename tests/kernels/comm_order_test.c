@@ -7,12 +7,17 @@
 
 /* ---- order, overlap, recordings ------------------------------------------------------------------------------- */
 
-/* Rank 0 enqueues before a host barrier, the others after it. A collective that did not overlap would never return. */
+/* Rank 0 enqueues before a host barrier, the others after it. A collective that did not overlap would never return. NCCL
+ * connects the ranks in the first collective of a kind, which therefore waits on the host, and is made before. */
 static void overlap_does_not_wait_for_other_ranks(void **state)
 {
     (void)state;
     void *x = input_tensor(PB_F32, rank, 0, 500, 21);
-    const pb_comm_all_reduce_args a = {.comm = all, .x = x, .y = x, .count = 500, .ordered = true, .overlap = true};
+    pb_comm_all_reduce_args a = {.comm = all, .x = x, .y = x, .count = 500, .ordered = true, .overlap = true};
+    CHECK_OK(pb_comm_all_reduce(ctx, &a));
+    CHECK_OK(pb_comm_wait(ctx, &(pb_comm_wait_args){all}));
+    pb_release(ctx, x);
+    a.x = a.y = x = input_tensor(PB_F32, rank, 0, 500, 21);
     if (rank == 0) CHECK_OK(pb_comm_all_reduce(ctx, &a));
     CHECK_OK(pb_world_barrier(test_world, "overlap"));
     if (rank != 0) CHECK_OK(pb_comm_all_reduce(ctx, &a));

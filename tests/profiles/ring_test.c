@@ -249,6 +249,46 @@ static void work_belongs_to_the_range_begun_last(void **state)
     pb_ring_free(&w);
 }
 
+/* The notes of a collective are kept in the ring, in an open range, and in the place of a recorded call. */
+static void a_collective_keeps_its_group(void **state)
+{
+    (void)state;
+    const pb_range_collective about = {"dp#1", "bf16", 4, 1LL << 40};
+    start(1, 64);
+    push("before", PB_RANGE_NO_VALUE);
+    pb_range_work(5, 6);
+    pb_range_pop();
+    for (int i = 0; i < 2; i++) {
+        pb_range_push(PB_RANGE_collective, "all_reduce", 4096);
+        pb_range_note_collective(&about);
+        if (i == 0) pb_range_pop();
+    }
+    pb_ring_window w = stop();
+    pb_range_pop();
+    pb_range_note_collective(&about); /* no window is open */
+    const pb_ring_record *q = w.threads[0].records;
+    assert_int_equal(w.threads[0].n, 3);
+    assert_true(!q[0].of.group && q[0].flops == 5);
+    for (int i = 1; i < 3; i++) {
+        assert_string_equal(q[i].of.group, "dp#1");
+        assert_string_equal(q[i].of.dtype, "bf16");
+        assert_true(q[i].of.ranks == 4 && q[i].of.number == 1LL << 40 && q[i].value == 4096);
+        assert_true(q[i].flops == 0 && q[i].bytes == 0 && q[i].complete == (i == 1));
+    }
+    pb_ring_free(&w);
+    pb_range_stack_track(true);
+    pb_range_push(PB_RANGE_collective, "all_reduce", 4096);
+    pb_range_note_collective(&about);
+    const pb_range_stack first = pb_range_stack_now();
+    pb_range_pop();
+    push("op", PB_RANGE_NO_VALUE);
+    const pb_range_stack second = pb_range_stack_now();
+    pb_range_pop();
+    pb_range_stack_track(false);
+    assert_true(first.depth == 1 && first.at[0].of.group == about.group && first.at[0].of.number == 1LL << 40);
+    assert_true(second.depth == 1 && !second.at[0].of.group);
+}
+
 /* While a graph is recorded, the first kernel of an op gets its work, so that sums over kernels are right. */
 static void the_first_kernel_takes_the_work(void **state)
 {
@@ -284,6 +324,7 @@ int main(void)
         cmocka_unit_test(threads_write_while_a_window_ends),
         cmocka_unit_test(names_are_kept_once),
         cmocka_unit_test(work_belongs_to_the_range_begun_last),
+        cmocka_unit_test(a_collective_keeps_its_group),
         cmocka_unit_test(the_first_kernel_takes_the_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,7 +45,7 @@ cat >python <<'SH'
 #!/bin/bash
 [ "$1" != -c ] || { echo "$LACKS" && exit; }
 case $1 in
-*torch_step.py) side=torch figures='0.03 0.08 0.08' ;;
+*torch_step.py | *torch_ranks.py) side=torch figures='0.03 0.08 0.08' ;;
 *hf_step.py) side=hf figures='0.1 0.2 0.4' ;;
 esac
 [ -z "$PEER_ENDS" ] || exit "$PEER_ENDS"
@@ -60,11 +60,16 @@ run() { "$peers/run" --what qlora --cases tiny:1x64 "$@"; }
 # ---- arguments ------------------------------------------------------------------------------------------
 table "$peers/run" <<'TABLE'
 --help                            |   0 | --what
---what qloar                      |   2 | 'qloar' is not one of full, qlora, backward, kernels, attention
+--what qloar                      |   2 | 'qloar' is not one of full, qlora, backward, kernels, attention, ranks, comm
 --peers jax                       |   2 | 'jax' is not one of torch, hf, tilelang, cudnn, flashmla
 --what full --peers hf            |   2 | none of them measures full
 --cases tiny                      |   2 | 'tiny' is not MODEL:BATCHxSEQ
 --cases tiny:0x64                 |   2 | 'tiny:0x64' is not MODEL:BATCHxSEQ
+--cases tiny:1x64:half            |   2 | 'tiny:1x64:half' is not MODEL:BATCHxSEQ
+--ranks 1                         |   2 | --what ranks and comm need --ranks N, with N at least 2
+--what comm                       |   2 | --what ranks and comm need --ranks N, with N at least 2
+--what full --ranks 2             |   2 | --ranks: full has one rank
+--ranks 2 --plumb a.csv          |   2 | --plumb needs --what ranks --processes 1
 --processes 0                      |   2 | --processes must be at least 1
 --device tpu                      |   2 | invalid choice
 TABLE
@@ -118,6 +123,15 @@ UNWELL=hf expect 4 'rows: e.csv' run --processes 1 --out e.csv
 grep -q ',loss,1,none,,0,wrong,"loss is not finite;' e.csv || fail 'a loss that is not finite has no row'
 expect 0 'no time for round 2 of 3 of qlora' run --processes 3 --limit 0.001 --out f.csv
 
+# ---- several ranks: Plumb's rows from a run that was measured before, and a case without ours -----------------------
+KEY="throughput/step?batch=1&${axes/seq=/"ranks=2&seq="}"
+: >"$LOG"
+python3 player.py plumb plumb_run.csv 0.01
+expect 0 'rows: g.csv' "$peers/run" --what ranks --ranks 2 --processes 1 --plumb plumb_run.csv --out g.csv
+grep -qE '^torch: .* eager ranks=2 +/ plumb graph +0\.03 +0\.005 ' log || fail 'no ratio of the peer of several ranks'
+[[ $(grep -c -- '-plumb,' g.csv) -eq 5 ]] || fail "not the rows of --plumb"
+KEY="throughput/step?batch=1&$axes"
+
 # ---- the cases of every peer, from the real bench -----------------------------------------------------------
 export PB_BENCH=$bench
 expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' \
@@ -125,6 +139,12 @@ expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=eager&
 [[ $(grep -c '^qlora torch: ' log) -eq 16 && $(grep -c '^backward hf: ' log) -eq 8 ]] || fail 'not 8 cases'
 expect 0 'kernels torch: kernels/nf4_dequantize?dtype=bf16&shape=' \
     "$peers/run" --what kernels --filter 'kernels/nf4_dequantize?dtype=bf16&*' --dry-run
+expect 0 'comm torch: comm/all_gather?bytes=1073741824&dtype=bf16&ranks=2' "$peers/run" --device cuda --ranks 2 --dry-run
+[[ $(grep -c '^ranks torch: .*&mode=eager&.*&ranks=2&' log) -eq 12 && $(grep -c '^comm torch: ' log) -eq 30 ]] ||
+    fail 'not 12 steps and 30 collectives'
+[[ $(grep -c '^ranks .*shard=parameters' log) -eq 6 && $(grep -c '^ranks .*1.5b.*tuning=lora' log) -eq 4 ]] ||
+    fail 'not 6 steps of FSDP2, or not 4 of LoRA'
+grep -q '^ranks .*mode=graph\|^comm .*control=' log && fail 'a case that the peer has not'
 # A row's unit is looked up in metrics.def: a metric that is not there would fail the case.
 grep -ohE 'emit\([a-z_]+, "[a-z_0-9]+"' "$peers"/*.py | sed 's/.*"\(.*\)"/\1/' | sort -u >emitted
 [[ $(wc -l <emitted) -gt 10 ]] || fail 'the metrics that peers emit were not found'

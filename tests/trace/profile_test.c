@@ -309,6 +309,7 @@ static void the_size_is_known_before_the_window(void **state)
     assert_false(pb_profile_expects(NULL, 0, &e));
 }
 
+/* A rank that is not chosen writes no trace, but how long its steps took. */
 static void only_chosen_ranks_write(void **state)
 {
     (void)state;
@@ -319,7 +320,14 @@ static void only_chosen_ranks_write(void **state)
     assert_int_equal(pb_ranges_on & PB_LISTENS_RING, 0);
     CHECK_OK(pb_profile_close(p));
     assert_null(load("traces/step3-4/rank1.json.gz"));
-    assert_null(load("ranks/rank1.json"));
+    json_t *r = load("ranks/rank1.json");
+    assert_non_null(r);
+    const json_t *times = json_object_get(r, "step_times");
+    assert_true(json_is_false(json_object_get(r, "profiled")));
+    assert_int_equal(json_array_size(json_object_get(r, "windows")), 0);
+    assert_true(json_integer_value(json_object_get(json_object_get(times, "recorded"), "steps")) >= 2);
+    assert_true(json_real_value(json_object_get(json_object_get(times, "off"), "median_s")) > 0);
+    json_decref(r);
     o.ranks = "none";
     const pb_profile_job j = job(0);
     char why[200];

@@ -14,8 +14,16 @@ static pb_ring_record of_training[] = {
     {"linear_fwd", 1795455939198887121, 1795455939198887421, PB_RANGE_NO_VALUE, 1000, 30, PB_RANGE_op, 1, true},
     {"train_step", 1795455939198887021, 1795455939198897021, 4, 0, 0, PB_RANGE_step, 0, false},
 };
-static pb_ring_record of_worker[] = {
-    {"all_reduce", 1795455939198888021, 1795455939198889021, 4096, 0, 0, PB_RANGE_collective, 0, true}};
+static pb_ring_record of_worker[] = {{"all_reduce",
+                                      1795455939198888021,
+                                      1795455939198889021,
+                                      4096,
+                                      0,
+                                      0,
+                                      PB_RANGE_collective,
+                                      0,
+                                      true,
+                                      {"dp#1", "bf16", 4, 17}}};
 static pb_ring_thread threads[] = {{.tid = 11, .records = of_training, .n = 2, .dropped = 3},
                                    {.tid = 12, .n = 0},
                                    {.tid = 13, .records = of_worker, .n = 1}};
@@ -81,6 +89,11 @@ static void same_range(const pb_ring_record *a, const pb_ring_record *b)
     assert_true(a->begin_ns == b->begin_ns && a->end_ns == b->end_ns && a->value == b->value);
     assert_true(a->flops == b->flops && a->bytes == b->bytes);
     assert_true(a->kind == b->kind && a->depth == b->depth && a->complete == b->complete);
+    assert_true(!a->of.group == !b->of.group);
+    if (!b->of.group) return;
+    assert_string_equal(a->of.group, b->of.group);
+    assert_string_equal(a->of.dtype, b->of.dtype);
+    assert_true(a->of.ranks == b->of.ranks && a->of.number == b->of.number);
 }
 
 static void same_event(const pb_gpu_event *a, const pb_gpu_event *b)
@@ -218,6 +231,9 @@ static void other_files_are_refused(void **state)
         {"\nend ", "\nset 1 2 0 4294967296 0 0 0 0 0 0 0 0 0 0 0 0 0 0\nend ", "is not one of"}, /* device: 2^32 */
         {"\nend ", "\nset 1 2 99 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\nend ", "is not one of"},         /* no such name */
         {"\nend ", "\nnode 1 0 99\nend ", "is not one of"},
+        {"\ncollective ", "\ncollective 99", "is not one of"},
+        {"\nrange op ", "\ncollective 0 0 4 1\nrange op ", "is not one of"}, /* of no range */
+        {"\nend ", "\nplace 0\ncollective_of 0 0 0 4 1\nend ", "is not one of"},
         {"\nend ", "\nname more\nend ", "is not one of"}, /* the number of lines differs */
         {"\nend ", "\nend 1\nend ", "is not one of"},
     };

@@ -1,9 +1,9 @@
 /* strike_train.c - makes one rank of a job die, stop or fail at a chosen point. The program train_struck is `train`
  * linked with this file's wrappers. The environment variable PB_STRIKE holds "RANK STEP WHERE HOW":
  *     STEP   completed steps before the struck one
- *     WHERE  recording (an op while the step is recorded), replay (a collective of a replayed step; for `fail` the replay
- *            itself), checkpoint (while the state is read), evaluation (an op)
- *     HOW    kill (SIGKILL), stop (SIGSTOP), fail (the call returns EDEVICE)
+ *     WHERE  recording (an op while the step is recorded), replay (a collective of a replayed step; for `fail` and `hang`,
+ *            and on a GPU, the replay itself), checkpoint (while the state is read), evaluation (an op)
+ *     HOW    kill (SIGKILL), stop (SIGSTOP), hang (the thread waits forever), fail (the call returns EDEVICE)
  * Rank R writes into the file TMPDIR/eventsR when communicators are aborted and closed, and graphs freed. */
 #include <signal.h>
 #include <stdio.h>
@@ -50,6 +50,7 @@ static pb_status strike(const char *here, const char *how)
     if (strcmp(chosen, "fail") == 0) return pb_fail(PB_EDEVICE, "struck while in %s", here);
     if (++calls != (strcmp(here, "replay") == 0 ? 1 : 3)) return PB_OK;
     (void)nanosleep(&(struct timespec){.tv_nsec = 700000000}, NULL);
+    while (strcmp(chosen, "hang") == 0) (void)pause();
     return raise(strcmp(chosen, "kill") == 0 ? SIGKILL : SIGSTOP) == 0 ? PB_OK : PB_EIO;
 }
 
@@ -67,7 +68,7 @@ pb_status __wrap_pb_download(pb_ctx *ctx, void *host, const void *dev, size_t by
 
 pb_status __wrap_pb_replay(pb_ctx *ctx, pb_graph *graph)
 {
-    PB_TRY(strike("replay", "fail"));
+    PB_TRY(strike("replay", ctx->id == PB_CPU ? "fail hang" : "kill stop fail hang"));
     return __real_pb_replay(ctx, graph);
 }
 

@@ -2,11 +2,14 @@
 # train_ranks_test.sh TRAIN MPIRUN - the program train as several ranks: the log, the adapters and the checkpoints are those
 # of one rank that accumulates the same micro-batches; a run resumes on another number of ranks; bad input ends all ranks
 # with one line and one exit code.
+# PB_TEST_BACKEND (environment): cpu or cuda [cpu]; PB_TEST_RANKS: the most ranks, 2 or 4 [4].
 train=$1 mpirun=$2
+device=${PB_TEST_BACKEND:-cpu} most=${PB_TEST_RANKS:-4}
 . "${0%/*}/../cli.sh"
 
 # several N ARG...: train as N ranks. one ARG...: alone. Both print nothing but failures.
-base=(--batch 1 --seq 48 --deterministic --quiet --targets q,v,down --data conversations.jsonl --eval-split 0.4)
+base=(--batch 1 --seq 48 --deterministic --quiet --targets q,v,down --data conversations.jsonl --eval-split 0.4
+    --device "$device")
 same=("${base[@]}" --eval-interval 4)
 several() {
     local n=$1
@@ -23,35 +26,35 @@ conversations() {
     done >conversations.jsonl
 }
 
-# what four ranks shard, and what the two ranks that resume shard
+# what all ranks shard, and what the ranks that resume shard
 for case in "lora eager f32 parameters gradients" "full graph bf16 gradients parameters" "full eager f32 parameters optimizer" \
     "qlora graph bf16 none parameters"; do
-    read -r tuning mode dtype shard4 shard2 <<<"$case"
+    read -r tuning mode dtype shard_all shard_rest <<<"$case"
     args=(--tuning "$tuning" --mode "$mode" --dtype "$dtype")
     rm -rf ./* && conversations
-    one --accumulate 4 --steps 5 --export one --log one.csv "${args[@]}"
-    several 4 --steps 5 --export four --log four.csv --save ck --save-interval 2 --shard "$shard4" "${args[@]}"
-    cmp <(results one.csv) <(results four.csv) || fail "$case: four ranks give another log"
-    diff -r one four >/dev/null || fail "$case: four ranks give other weights"
-    [[ $tuning = full ]] || diff -r four ck/iter_0000005/adapter >/dev/null || fail "$case: the checkpoint has another adapter"
-    files=(ck/iter_0000005/state-*-of-4.safetensors)
-    [[ ${#files[@]} = 4 ]] || fail "$case: not every rank wrote its part of the checkpoint"
+    one --accumulate "$most" --steps 5 --export one --log one.csv "${args[@]}"
+    several "$most" --steps 5 --export all --log all.csv --save ck --save-interval 2 --shard "$shard_all" "${args[@]}"
+    cmp <(results one.csv) <(results all.csv) || fail "$case: $most ranks give another log"
+    diff -r one all >/dev/null || fail "$case: $most ranks give other weights"
+    [[ $tuning = full ]] || diff -r all ck/iter_0000005/adapter >/dev/null || fail "$case: the checkpoint has another adapter"
+    files=(ck/iter_0000005/state-*-of-"$most".safetensors)
+    [[ ${#files[@]} = "$most" ]] || fail "$case: not every rank wrote its part of the checkpoint"
     [[ $(cat ck/latest_checkpointed_iteration.txt) = 5 ]] || fail "$case: the tracker is not moved"
 
-    # from the checkpoint of four ranks after step 4, two ranks and one rank make the last step
-    for ranks in 2 1; do
-        rm -rf rest ckr && cp -r ck ckr && head -n 5 four.csv >rest.csv
-        several "$ranks" --accumulate $((4 / ranks)) --steps 5 --export rest --log rest.csv --save ckr --resume 4 \
-            --shard "$shard2" "${args[@]}"
+    # from the checkpoint of all ranks after step 4, half of them and one rank make the last step
+    for ((ranks = most / 2; ranks > 0; ranks /= 2)); do
+        rm -rf rest ckr && cp -r ck ckr && head -n 5 all.csv >rest.csv
+        several "$ranks" --accumulate $((most / ranks)) --steps 5 --export rest --log rest.csv --save ckr --resume 4 \
+            --shard "$shard_rest" "${args[@]}"
         diff -r one rest >/dev/null || fail "$case: resumed on $ranks ranks, the weights differ"
         cmp <(results one.csv) <(results rest.csv) || fail "$case: resumed on $ranks ranks, the log differs"
     done
 done
 
 # a checkpoint without the file of one rank is not used
-rm ck/iter_0000005/state-1-of-4.safetensors
-expect 0 "checkpoint not used: ck/iter_0000005/state-1-of-4.safetensors" "$mpirun" -np 2 "$train" "${same[@]}" \
-    "${args[@]}" --accumulate 2 --steps 5 --save ck --resume latest
+rm ck/iter_0000005/state-1-of-"$most".safetensors
+expect 0 "checkpoint not used: ck/iter_0000005/state-1-of-$most.safetensors" "$mpirun" -np 2 "$train" "${same[@]}" \
+    "${args[@]}" --accumulate $((most / 2)) --steps 5 --save ck --resume latest
 [[ $(grep -c "checkpoint not used" log) = 1 ]] || fail "a note is printed by more than one rank"
 
 # sharded base weights: loaded from files (with adapters), and merged with the adapters in the export
@@ -61,9 +64,11 @@ from=(--model base --tokenizer bytes --lr 1e-3)
 one "${from[@]}" --tuning lora --steps 1 --export adapter
 for tuning in lora qlora; do
     args=("${from[@]}" --adapter adapter --tuning "$tuning" --dtype bf16 --steps 3 --merge)
-    one --accumulate 3 --export one "${args[@]}"
-    several 3 --shard parameters --export three "${args[@]}"
-    diff -r one three >/dev/null || fail "$tuning: three ranks with sharded base weights merge other weights"
+    ranks=$((most == 2 ? 2 : 3))
+    rm -rf several
+    one --accumulate "$ranks" --export one "${args[@]}"
+    several "$ranks" --shard parameters --export several "${args[@]}"
+    diff -r one several >/dev/null || fail "$tuning: $ranks ranks with sharded base weights merge other weights"
 done
 
 # ---- bad input: one line of rank 0, one exit code ---------------------------------------------------------------

@@ -5,7 +5,7 @@
 #include "trainer/step/trainer.h"
 
 /* Losses are averaged over WINDOW steps. WINDOW is even, so that each window has both batches equally often. */
-enum { MOST_TOKENS = 256, STEPS = 60, WINDOW = 12, WINDOWS = STEPS / WINDOW };
+enum { MOST_TOKENS = 256, STEPS = 84, WINDOW = 12, WINDOWS = STEPS / WINDOW };
 
 typedef struct fall {
     const char *model;

@@ -314,10 +314,33 @@ static void a_trace_of_another_job_is_refused(void **state)
     }
 }
 
+/* A replayed graph that was recorded as a whole is compute from its begin to its end, and no kernel. */
+static void graphs_are_recorded_as_wholes(void **state)
+{
+    (void)state;
+    static pb_breakdown b;
+    pb_profile_run r;
+    pb_gpu_event events[] = {event(PB_GPU_CALL, "cudaGraphLaunch_v10000", 5, 1, 1.5),
+                             event(PB_GPU_GRAPH, "graph", 5, 2, 6), event(PB_GPU_COPY, "Memcpy HtoD", 6, 5, 7)};
+    events[1].stream = 7;
+    pb_gpu_window gpu = {.events = events, .n = 3};
+    write_manifest();
+    (void)write_trace("traces/step1-2/rank1.json.gz", 1, &gpu);
+    assert_int_equal(trace_size.kernels, 0);
+    assert_int_equal(trace_size.unjoined, 0);
+    CHECK_OK(pb_profile_run_read(test_folder, &r));
+    CHECK_OK(pb_breakdown_make(&r.traces[0], &b));
+    assert_true(b.has_gpu && b.gpu.graphs == 1 && b.gpu.kernels == 0 && b.gpu.unjoined == 0);
+    CHECK_NEAR(b.gpu.compute, 4e-3, 2e-9);
+    CHECK_NEAR(b.gpu.memory, 1e-3, 2e-9);
+    pb_profile_run_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_is_divided),
+        cmocka_unit_test(graphs_are_recorded_as_wholes),
         cmocka_unit_test(a_gpu_is_divided_and_its_work_joined),
         cmocka_unit_test(events_of_a_gpu_are_those_that_tools_expect),
         cmocka_unit_test(a_limit_holds_for_the_records_of_a_gpu),

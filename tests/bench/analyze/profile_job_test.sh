@@ -8,7 +8,7 @@ tiny=(--batch 1 --seq 32 --quiet)
 # ---- which ranks and steps ---------------------------------------------------------------------------------------------
 expect 0 '' "$train" --ranks 3 --steps 6 "${tiny[@]}" --profile-ranks 0,2 --profile-steps 2:0:1:2 --profile-out eager
 [[ $(cd eager/traces && echo */*) == 'step4-5/rank0.json.gz step4-5/rank2.json.gz' ]] || fail "traces: $(find eager)"
-[[ $(cd eager/ranks && echo *) == 'rank0.json rank2.json' ]] || fail "ranks: $(ls eager/ranks)"
+[[ $(cd eager/ranks && echo *) == 'rank0.json rank1.json rank2.json' ]] || fail "ranks: $(ls eager/ranks)"
 PB_PROFILE_RANKS=all expect 0 'profile: ranks 0-2 of 3 (as asked for), steps 3, into replayed' "$train" --ranks 3 --steps 5 --batch 1 --seq 32 \
     --mode graph --profile-steps 3 --profile-out replayed
 # The size is announced before the window, from the ranges of the step before; here both steps are alike.
@@ -38,6 +38,12 @@ expect 0 'ranks 0,2 of 3 (as asked for), topology dp=3' "$bench" analyze eager
 grep -qE '^backward +[0-9.]+ [mun]?s' log || fail 'no phase'
 grep -qE '^attention_bwd +2 ' log || fail 'no op, or not one of each layer'
 expect 0 'against eager: mean step' "$bench" analyze replayed --against eager
+# Of six steps, the third is the warm-up, the fourth and fifth are recorded, and the sixth follows: also on rank 1, which only waits.
+for r in 0 1 2; do
+    tr -d ' \n' <eager/ranks/rank$r.json | grep -q '"off":{"steps":2,.*"recorded":{"steps":3,.*"after":{"steps":1,' || fail "step times of rank $r: $(cat eager/ranks/rank$r.json)"
+done
+expect 0 'longer while they record' "$bench" analyze eager
+[[ $("$bench" analyze eager --format csv | grep -c '^waits,,,not profiled,') -eq 3 ]] || fail 'the waits of ranks that were not chosen'
 expect 0 '| rank | host |' "$bench" analyze eager --format markdown
 "$bench" analyze eager --format csv >csv || fail 'csv'
 awk -F, 'NR == 1 { exit !($0 == "part,rank,first_step,name,metric,value,unit") }' csv || fail "columns: $(head -1 csv)"

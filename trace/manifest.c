@@ -1,0 +1,63 @@
+/* manifest.c - implements manifest.h. */
+#include "trace/manifest.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/draft.h"
+
+pb_status pb_profile_json(const pb_disk *d, const char *out, const char *name, json_t *o)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", out, name);
+    char *text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
+    json_decref(o);
+    if (!text) return pb_fail(PB_ENOMEM, "%s: no memory to write it", path);
+    pb_draft draft;
+    pb_status s = pb_draft_open(d, path, &draft);
+    if (s == PB_OK) {
+        s = pb_draft_put(&draft, text, strlen(text));
+        if (s == PB_OK) s = pb_draft_put(&draft, "\n", 1);
+        if (s == PB_OK) s = pb_draft_keep(&draft);
+        else pb_draft_drop(&draft);
+    }
+    free(text);
+    return s;
+}
+
+/* How far the clocks of other ranks were from this one's. Rank 0 only. */
+static json_t *list_clocks(const pb_clock_report *reports, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        const pb_clock_report *r = &reports[i];
+        json_t *o = json_pack("{s:i, s:I, s:s}", "rank", r->rank, "first_step", (json_int_t)r->tag, "at",
+                              r->slot ? "end" : "begin");
+        if (r->offset.known) {
+            json_object_set_new(o, "offset_ns", json_integer(r->offset.offset_ns));
+            json_object_set_new(o, "uncertainty_ns", json_integer(r->offset.uncertainty_ns));
+        } else json_object_set_new(o, "unknown", json_string(r->offset.why));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+pb_status pb_manifest_write(const pb_manifest *m, const pb_clock_report *reports, size_t n)
+{
+    json_t *chosen = json_array(), *hosts = json_array();
+    for (int i = 0; i < m->chosen->ranks; i++) {
+        if (m->chosen->rank[i]) json_array_append_new(chosen, json_integer(i));
+        json_array_append_new(hosts, json_string(m->host ? m->host[i] : "?"));
+    }
+    return pb_profile_json(
+        m->disk, m->out, "manifest.json",
+        json_pack("{s:i, s:s, s:s, s:i, s:s, s:o, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:I, s:s?, s:o?}", "format", 1,
+                  "program", m->program, "version", m->version, "ranks", m->chosen->ranks, "topology", m->topology,
+                  "profiled", chosen, "why", m->chosen->why, "hosts", hosts, "steps", "skip",
+                  (json_int_t)m->steps->skip, "wait", (json_int_t)m->steps->wait, "warmup",
+                  (json_int_t)m->steps->warmup, "active", (json_int_t)m->steps->active, "repeat",
+                  (json_int_t)m->steps->repeat, "begun", (json_int_t)m->begun, "trigger", m->trigger, "clocks",
+                  reports ? list_clocks(reports, n) : NULL));
+}
