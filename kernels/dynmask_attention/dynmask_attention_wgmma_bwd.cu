@@ -21,8 +21,10 @@
  *   dv += P^T do      dk += dS^T q               dq += dS k       (weights are register operands)
  *   dbias += the sums of the rows of dS^T
  *
- * A query without keys must add 0 even if its do is NaN. Its weights are 0, but 0 times NaN is not. So where a tile has
- * such queries, the consumers of dkv_kernel overwrite their rows of q and do in shared memory with zeros.
+ * A query without keys must add 0 even if its do is NaN. Its weights are 0, but 0 times NaN is not. Likewise, a query with
+ * NaN in q or do must not reach keys that it does not attend to. So where a tile has such queries, the consumers of
+ * dkv_kernel overwrite their rows of q and do in shared memory with zeros; lse2 = NaN makes the gradients NaN where the
+ * query does attend.
  *
  * Barriers ("lanes" are all 256 consumer threads):
  *
@@ -33,7 +35,7 @@
  *   second_full[s]      producer + TMA bytes         consumers       do, or v, is in shared memory
  *   first_empty[s]      lanes, after dk, or dq       producer        the first operand may be overwritten
  *   second_empty[s]     lanes, after dv, or dP       producer        the second operand may be overwritten
- *   named barrier ROWS_CLEARED: the consumers wait for each other; rows of queries without keys are zeros */
+ *   named barrier ROWS_CLEARED: the consumers wait for each other; rows to be cleared are zeros */
 #include "kernels/attention/wgmma_bwd_tiles.cuh"
 #include "kernels/dynmask_attention/trace_dv.cuh"
 #include "kernels/dynmask_attention/wgmma_bwd.cuh"
@@ -69,7 +71,8 @@ template <int D> __global__ __launch_bounds__(256) void clear_kernel(const pb_dy
     if (threadIdx.x % (D / 8) == 0) a.dbias[(token / a.S_kv * a.K + kv) * a.S_kv + token % a.S_kv] = 0;
 }
 
-/* Computes one tile of queries. A query without keys gets lse2 = +inf, so that its weights are 0, and delta 0. */
+/* Computes one tile of queries. A query without keys gets lse2 = +inf, so that its weights are 0, and delta 0. One whose
+ * delta is not finite gets lse2 = NaN; one with NaN in q has it already. */
 template <int D>
 __global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args a, query_tile<D> *queries, int tiles)
 {
@@ -78,10 +81,14 @@ __global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args 
 #pragma unroll
     for (int u = 0; u < DQ_TILE / 8; u += 256) find_stats<D>(to.stats, a, bh, i0, u + t);
     __syncthreads();
-    const bool keyless = t < QUERIES<D> && i0 + t < a.S && to.stats.lse2[t] == INFINITY;
-    if (keyless) to.stats.delta[t] = 0;
-    const int any = __syncthreads_or(keyless);
-    if (t == 0) to.keyless = any != 0;
+    bool clear = false;
+    if (t < QUERIES<D> && i0 + t < a.S) {
+        if (to.stats.lse2[t] == INFINITY) to.stats.delta[t] = 0;
+        else if (!isfinite(to.stats.delta[t])) to.stats.lse2[t] = NAN;
+        clear = !(to.stats.lse2[t] < INFINITY);
+    }
+    const int any = __syncthreads_or(clear);
+    if (t == 0) to.clear = any != 0;
 }
 
 /* ---- dk, dv and dbias -------------------------------------------------------------------------------------------- */
@@ -119,13 +126,14 @@ __device__ void dkv_produce(dkv_shared<D> &sm, const bwd_maps &m, const pb_dynma
     }
 }
 
-/* Overwrites the rows of queries without keys with zeros in both tiles, and waits until all consumers have. */
-template <int D> __device__ inline void clear_keyless(bf16 *q, bf16 *dO, const query_tile<D> &queries)
+/* Overwrites with zeros the rows, in both tiles, of queries without keys or with NaN, and waits until all consumers
+ * have. */
+template <int D> __device__ inline void clear_rows(bf16 *q, bf16 *dO, const query_tile<D> &queries)
 {
     constexpr int Q = QUERIES<D>;
     for (int n = threadIdx.x - 128; n < Q * D / 8; n += CONSUMERS) {
         const int row = n % Q, at = n / Q / 8 * Q * 64 + row * 64 + n / Q % 8 * 8;
-        if (queries.stats.lse2[row] != INFINITY) continue;
+        if (queries.stats.lse2[row] < INFINITY) continue;
         *reinterpret_cast<uint4 *>(q + at) = make_uint4(0, 0, 0, 0);
         *reinterpret_cast<uint4 *>(dO + at) = make_uint4(0, 0, 0, 0);
     }
@@ -219,9 +227,9 @@ __device__ void dkv_consume(dkv_shared<D> &sm, const pb_dynmask_attention_bwd_ar
         float s[Q / 8][4], dp[Q / 8][4];
         uint32_t p[Q / 16][4], ds[Q / 16][4];
         barrier_wait(&sm.bar.first_full[stage], at.parity);
-        if (queries.keyless) {
+        if (queries.clear) {
             barrier_wait(&sm.bar.second_full[stage], at.parity);
-            clear_keyless<D>(sm.q[stage], sm.dO[stage], queries);
+            clear_rows<D>(sm.q[stage], sm.dO[stage], queries);
         }
         wgmma_fence();
         start_dots<D, KEYS, Q>(s, k, advance_desc(q, stage * STAGE));

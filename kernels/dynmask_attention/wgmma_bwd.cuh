@@ -13,10 +13,10 @@ namespace
 enum { STAGES = 4, CONSUMERS = 256, CONSUMER_WARPS = 8, THREADS = 384 };
 static_assert(SLOT_UNIT % KEYS == 0 && KEYS == 2 * SLOTS, "each consumer warpgroup owns one block of slots");
 
-/* A tile of queries. keyless: 1 if a query of it has no keys. */
+/* A tile of queries. clear: 1 if rows of q and do must be cleared (see clear_rows). */
 template <int D> struct alignas(16) query_tile {
     query_stats<D> stats;
-    int keyless;
+    int clear;
 };
 
 /* The mbarriers of either kernel; the comment at the top of dynmask_attention_wgmma_bwd.cu says who arrives. */
