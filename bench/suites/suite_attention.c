@@ -226,9 +226,9 @@ static const char *const device_grid[] = {"fwd,bwd " BF16 "list=random topk=128,
                                           "fwd,bwd dtype=bf16 heads=128 qk=576 list=random topk=2048 seq=4096",
                                           "fwd " BF16 "topk=640 seq=1280 masked=75,100",
                                           "bwd " BF16 "variant=sparse,deterministic topk=640 seq=1280 masked=0,75,100",
-                                          GQA "variant=dynmask list=union topk=512,2048 seq=2048,8192,32768",
-                                          GQA "variant=dynmask list=exact topk=1024 seq=2048,8192,32768",
-                                          GQA "variant=dense_gqa list=causal topk=0 seq=2048,8192,32768",
+                                          GQA "variant=dynmask list=union topk=512,2048 seq=2048,8192",
+                                          GQA "variant=dynmask list=exact topk=1024 seq=2048,8192",
+                                          GQA "variant=dense_gqa list=causal topk=0 seq=2048,8192",
                                           NULL};
 static const char *const device_full_grid[] = {
     "fwd,bwd dtype=bf16 heads=8,16,64,128 list=random,causal,v4 topk=128,640,1024,2048 " LENGTHS,
