@@ -194,8 +194,8 @@ __device__ inline void store_dkv(const float (&dk)[D / 8][4], const float (&dv)[
     }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        if (slots.from[row + 8 * r] == INT_MAX) continue;
-        const int j = a.list[(size_t)own.list * a.L + own.block * KEYS + wg * 64 + row + 8 * r];
+        const int j = slots.key[row + 8 * r];
+        if (j < 0) continue;
         const size_t token = (size_t)own.b * a.S_kv + j;
         gk[r] = (bf16 *)a.dk + token * a.lddk + own.kv * D, gv[r] = (bf16 *)a.dv + token * a.lddv + own.kv * D;
         if (first) a.dbias[(size_t)own.list * a.S_kv + j] = dbias[r];
@@ -295,7 +295,6 @@ __global__ __launch_bounds__(256) void add_parts_kernel(const pb_dynmask_attenti
     const slot_block *slots = room.lists.block + ((size_t)list * room.blocks + block) * 2;
     const slot_range r = range_of<KEYS>(slots);
     const size_t number = (size_t)block * room.parts * room.lists.heads + list, token = (size_t)(list / a.K) * a.S_kv;
-    const int32_t *keys = a.list + (size_t)list * a.L + block * KEYS;
     const bool of_v = panel >= PANELS / 2;
     const float scale = of_v ? 1 : a.scale;
     float sum[16] = {};
@@ -306,17 +305,18 @@ __global__ __launch_bounds__(256) void add_parts_kernel(const pb_dynmask_attenti
     for (int half = 0; half < 2; half++) {
         const int row = warp * 16 + u / 8 + 8 * half;
         float out[8];
-        if (slots[wg].from[row] == INT_MAX) continue;
-        const size_t at = token + keys[wg * 64 + row], col = list % a.K * D + panel % ACROSS * 64 + u % 8 * 8;
+        if (slots[wg].key[row] < 0) continue;
+        const size_t at = token + slots[wg].key[row], col = list % a.K * D + panel % ACROSS * 64 + u % 8 * 8;
 #pragma unroll
         for (int e = 0; e < 8; e++) out[e] = scale * sum[8 * half + e];
         pb_store_vec<bf16, 8>(of_v ? (bf16 *)a.dv + at * a.lddv + col : (bf16 *)a.dk + at * a.lddk + col, out);
     }
-    if (panel || threadIdx.x >= KEYS || slots[threadIdx.x / SLOTS].from[threadIdx.x % SLOTS] == INT_MAX) return;
+    const int key = threadIdx.x < KEYS ? slots[threadIdx.x / SLOTS].key[threadIdx.x % SLOTS] : -1;
+    if (panel || key < 0) return;
     float dbias = 0;
     for (int p = 0; p < room.parts; p++)
         dbias += room.dbias[(number + (size_t)p * room.lists.heads) * KEYS + threadIdx.x];
-    a.dbias[(size_t)list * a.S_kv + keys[threadIdx.x]] = dbias;
+    a.dbias[(size_t)list * a.S_kv + key] = dbias;
 }
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */

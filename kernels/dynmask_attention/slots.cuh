@@ -1,8 +1,9 @@
 /* slots.cuh - for the wgmma kernels of dynmask_attention: the keys and values of each list as a dense matrix, and which
  * queries attend to its rows.
  *
- * All queries of all heads of a group share one list. So gather_kernel copies the rows of k and v that a list names once,
- * in the order of the list. What follows is attention to L consecutive rows, which TMA loads, with a bias for each row, a
+ * All queries of all heads of a group share one list. So gather_kernel copies the rows of k and v that a list names once.
+ * BUCKET consecutive slots are put in the order in which their keys leave: in exact mode, most tiles of an earlier bucket
+ * then hold only keys that have left, and are skipped. In union mode the order is that of the list. What follows is attention to L consecutive rows, which TMA loads, with a bias for each row, a
  * range of queries for each row, and one key list entry for each row of the gradients.
  *
  * A slot is unused if no query attends to its key. Its rows are zeros and its bias is -inf, so neither a NaN there nor
@@ -20,7 +21,12 @@
 
 namespace
 {
-enum { SLOTS = 64, SLOT_UNIT = 128 /* lists are padded to a multiple of it with unused slots */, GATHER_THREADS = 256 };
+enum {
+    SLOTS = 64,
+    SLOT_UNIT = 128 /* lists are padded to a multiple of it with unused slots */,
+    BUCKET = 512,
+    GATHER_THREADS = 256
+};
 
 /* The queries [lo, hi) contain every query that attends to one of some slots; [solid_lo, solid_hi) attend to all of
  * them. */
@@ -28,13 +34,14 @@ struct slot_range {
     int lo, hi, solid_lo, solid_hi;
 };
 /* SLOTS consecutive slots. Query i attends to slot s if from[s] <= i < to[s]; unused: from = INT_MAX, to = 0. `to` is
- * INT_MAX if all queries from `from` on attend to it, those past S included, which are not stored. bias2: bias log2(e). */
+ * INT_MAX if all queries from `from` on attend to it, those past S included, which are not stored. bias2: bias log2(e).
+ * key: row of the tensors; -1: unused. */
 struct alignas(16) slot_block {
     float bias2[SLOTS];
-    int from[SLOTS], to[SLOTS];
+    int from[SLOTS], to[SLOTS], key[SLOTS];
     slot_range range;
 };
-static_assert(sizeof(slot_block) == 3 * SLOTS * 4 + 16 && sizeof(slot_block) % 16 == 0,
+static_assert(sizeof(slot_block) == 4 * SLOTS * 4 + 16 && sizeof(slot_block) % 16 == 0,
               "bulk_load copies whole 16 bytes");
 
 /* The compact form of all lists, in the workspace. */
@@ -94,16 +101,43 @@ __device__ inline slot slot_of(const list_args &a, int head, int l)
     return from >= to || bias == -INFINITY ? unused : slot{key, from, to, bias * LOG2E};
 }
 
-/* Writes what the first SLOTS threads of a CTA know about its slots, and combines the ranges. All threads must call it. */
-__device__ inline void write_slots(slot_block &to, int (&key)[SLOTS], float (&bias2)[SLOTS], const list_args &a,
-                                   int head, int l0)
+/* Finds the slots of this CTA: `mine` receives those that have the ranks first .. first + SLOTS - 1 in the order of their
+ * bucket, which begins at slot l0 and has n slots. Slots of one `to` keep the order of the list, so the result is unique.
+ * All threads must call it. */
+__device__ inline void find_slots(slot (&mine)[SLOTS], const list_args &a, int head, int l0, int n, int first)
+{
+    enum { EACH = BUCKET / GATHER_THREADS };
+    __shared__ uint64_t order[BUCKET]; /* `to`, then the number of the slot */
+    slot s[EACH];
+    bool leaves = false;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        const int l = e * GATHER_THREADS + threadIdx.x;
+        s[e] = slot_of(a, head, l0 + l);
+        order[l] = (uint64_t)(uint32_t)s[e].to << 32 | (uint32_t)l;
+        leaves |= s[e].key >= 0 && s[e].to != INT_MAX;
+    }
+    const bool sort = __syncthreads_or(leaves); /* else the list is in order already, with unused slots anywhere */
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        const int l = e * GATHER_THREADS + threadIdx.x;
+        const uint64_t own = order[l];
+        int rank = sort ? 0 : l;
+        for (int m = 0; sort && m < n; m++) rank += order[m] < own;
+        if (l < n && rank >= first && rank < first + SLOTS) mine[rank - first] = s[e];
+    }
+    __syncthreads();
+}
+
+/* Writes the slots of a block, except for their biases, and the range of all of them. All threads must call it. */
+__device__ inline void write_slots(slot_block &to, const slot (&mine)[SLOTS])
 {
     __shared__ slot_range of_warp[2];
     const int t = threadIdx.x;
     if (t < SLOTS) {
-        const slot s = slot_of(a, head, l0 + t);
+        const slot s = mine[t];
         slot_range r = {s.from, s.to, s.from, s.to};
-        key[t] = s.key, bias2[t] = s.bias2, to.from[t] = s.from, to.to[t] = s.to;
+        to.from[t] = s.from, to.to[t] = s.to, to.key[t] = s.key;
 #pragma unroll
         for (int d = 16; d > 0; d >>= 1)
             r = both(r, {__shfl_xor_sync(0xffffffffu, r.lo, d), __shfl_xor_sync(0xffffffffu, r.hi, d),
@@ -124,30 +158,31 @@ __device__ inline bool any_not_finite(const uint4 &x)
     return any;
 }
 
-/* A CTA gathers SLOTS slots of one list; D/8 threads copy a row. */
+/* A CTA gathers SLOTS slots of one list, and ranks all slots of their bucket; D/8 threads copy a row. */
 template <int D> __global__ __launch_bounds__(GATHER_THREADS) void gather_kernel(const list_args a, const compact to)
 {
     constexpr int LANES = D / 8;
     static_assert(32 % LANES == 0, "the threads of a row are in one warp");
-    __shared__ int key[SLOTS];
-    __shared__ float bias2[SLOTS];
+    __shared__ slot mine[SLOTS];
     const int blocks = to.slots / SLOTS, head = blockIdx.x / blocks, l0 = blockIdx.x % blocks * SLOTS;
     const int lane = threadIdx.x % LANES, b = head / a.K, col = head % a.K * D + lane * 8;
     slot_block &block = to.block[blockIdx.x];
-    write_slots(block, key, bias2, a, head, l0);
+    const int bucket = l0 / BUCKET * BUCKET;
+    find_slots(mine, a, head, bucket, min((int)BUCKET, to.slots - bucket), l0 - bucket);
+    write_slots(block, mine);
 #pragma unroll
     for (int r = threadIdx.x / LANES; r < SLOTS; r += GATHER_THREADS / LANES) {
-        const size_t row = ((size_t)head * to.slots + l0 + r) * D + lane * 8, token = (size_t)b * a.S_kv + key[r];
+        const size_t row = ((size_t)head * to.slots + l0 + r) * D + lane * 8, token = (size_t)b * a.S_kv + mine[r].key;
         uint4 k = make_uint4(0, 0, 0, 0), v = k;
-        if (key[r] >= 0) {
+        if (mine[r].key >= 0) {
             k = *reinterpret_cast<const uint4 *>(a.k + token * a.ldk + col);
             v = *reinterpret_cast<const uint4 *>(a.v + token * a.ldv + col);
         }
         const uint32_t bad = __ballot_sync(0xffffffffu, any_not_finite(k) || any_not_finite(v));
-        const bool mine = bad >> threadIdx.x % 32 / LANES * LANES & ((1u << LANES) - 1);
-        if (mine) k = v = make_uint4(0, 0, 0, 0);
+        const bool nan = bad >> threadIdx.x % 32 / LANES * LANES & ((1u << LANES) - 1);
+        if (nan) k = v = make_uint4(0, 0, 0, 0);
         *reinterpret_cast<uint4 *>(to.k + row) = k, *reinterpret_cast<uint4 *>(to.v + row) = v;
-        if (lane == 0) block.bias2[r] = mine ? NAN : bias2[r];
+        if (lane == 0) block.bias2[r] = nan ? NAN : mine[r].bias2;
     }
 }
 

@@ -48,8 +48,8 @@ template <int D> __global__ void trace_end_kernel(const pb_dynmask_attention_bwd
         "dynmask_attention_bwd: dv is first not finite in lane %d of warp %d of warpgroup %d, CTA %d: batch row %d, kv "
         "head %d, block of slots %d, slot %d (key %d), column %d, after tile %d: queries %d..%d of head %d\n",
         lane, warp, thread / 128, number, own.b, own.kv, own.block, slot,
-        slot < a.L ? a.list[(size_t)own.list * a.L + slot] : -1, element / 4 * 8 + lane % 4 * 2 + element % 2, n, i0,
-        min(i0 + QUERIES<D>, a.S) - 1, own.h + n / own.count);
+        room.lists.block[((size_t)own.list * room.blocks + own.block) * 2 + row / SLOTS].key[row % SLOTS],
+        element / 4 * 8 + lane % 4 * 2 + element % 2, n, i0, min(i0 + QUERIES<D>, a.S) - 1, own.h + n / own.count);
 }
 
 static inline pb_status trace_begin(pb_ctx *ctx)
