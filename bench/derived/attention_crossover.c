@@ -12,9 +12,10 @@
 bool pb_attn_twin(const pb_case *c, pb_case *dense)
 {
     pb_case twin = *c;
-    if (strcmp(c->suite, "attention") != 0 || !pb_case_is(c, "variant", "sparse")) return false;
-    if (pb_case_set(&twin, "variant", "dense") != PB_OK || pb_case_set(&twin, "list", "causal") != PB_OK ||
-        pb_case_set(&twin, "topk", "0") != PB_OK)
+    const bool sparse = pb_case_is(c, "variant", "sparse");
+    if (strcmp(c->suite, "attention") != 0 || !(sparse || pb_case_is(c, "variant", "dynmask"))) return false;
+    if (pb_case_set(&twin, "variant", sparse ? "dense" : "dense_gqa") != PB_OK ||
+        pb_case_set(&twin, "list", "causal") != PB_OK || pb_case_set(&twin, "topk", "0") != PB_OK)
         return false;
     pb_case_finish(&twin);
     *dense = twin;

@@ -45,6 +45,7 @@ static const pb_view views[] = {
     {"attention", .rows = {"variant", "list", "heads", "seq", "topk"},
      .metrics = {{"kernel_time", "time", true},
                  {"kernel_flops", "valid", false},
+                 {"selection_time", "selection", false},
                  {"listed_flops", "listed", false},
                  {"roofline_fraction", "of roofline", false},
                  {"error", "error", false},

@@ -95,8 +95,7 @@ static void carve(pb_attn_call *c)
     c->dsink = pb_carve(&c->memory, (size_t)a->H * sizeof *c->dsink);
 }
 
-/* Fills n elements on the device with uniform values in centre - half .. centre + half. */
-static pb_status draw(pb_ctx *ctx, void *w, size_t n, pb_dtype t, uint64_t stream, double centre, double half)
+pb_status pb_attn_fill(pb_ctx *ctx, void *w, size_t n, pb_dtype t, uint64_t stream, double centre, double half)
 {
     return pb_uniform_fill(
         ctx, &(pb_uniform_fill_args){.w = w, .n = n, .stream = stream, .centre = centre, .half = half, .dtype = t});
@@ -107,10 +106,10 @@ static pb_status draw_inputs(pb_ctx *ctx, const pb_attn_call *c)
     const pb_attn *a = &c->a;
     const size_t heads = (size_t)a->S * a->H;
     const double unit = sqrt(3); /* a uniform value in +-sqrt(3) has variance 1 */
-    PB_TRY(draw(ctx, c->q, heads * a->D, a->dtype, 1, 0, unit));
-    PB_TRY(draw(ctx, c->kv, (size_t)a->S_kv * a->D, a->dtype, 2, 0, unit));
-    PB_TRY(draw(ctx, c->sink, a->H, PB_F32, 3, 0, 1));
-    if (a->backward) PB_TRY(draw(ctx, c->dO, heads * a->V, a->dtype, 4, 0, 1));
+    PB_TRY(pb_attn_fill(ctx, c->q, heads * a->D, a->dtype, 1, 0, unit));
+    PB_TRY(pb_attn_fill(ctx, c->kv, (size_t)a->S_kv * a->D, a->dtype, 2, 0, unit));
+    PB_TRY(pb_attn_fill(ctx, c->sink, a->H, PB_F32, 3, 0, 1));
+    if (a->backward) PB_TRY(pb_attn_fill(ctx, c->dO, heads * a->V, a->dtype, 4, 0, 1));
     return c->idx ? pb_upload(ctx, c->idx, c->lists, (size_t)a->S * a->W * sizeof *c->idx) : PB_OK;
 }
 
@@ -120,12 +119,12 @@ static pb_status unwrite(pb_ctx *ctx, const pb_attn_call *c)
     const pb_attn *a = &c->a;
     const size_t heads = (size_t)a->S * a->H;
     if (!a->backward) {
-        PB_TRY(draw(ctx, c->o, heads * a->V, a->dtype, 0, PB_UNWRITTEN, 0));
-        return draw(ctx, c->lse, heads, PB_F32, 0, PB_UNWRITTEN, 0);
+        PB_TRY(pb_attn_fill(ctx, c->o, heads * a->V, a->dtype, 0, PB_UNWRITTEN, 0));
+        return pb_attn_fill(ctx, c->lse, heads, PB_F32, 0, PB_UNWRITTEN, 0);
     }
-    PB_TRY(draw(ctx, c->dq, heads * a->D, a->dtype, 0, PB_UNWRITTEN, 0));
-    PB_TRY(draw(ctx, c->dkv, (size_t)a->S_kv * a->D, a->dtype, 0, PB_UNWRITTEN, 0));
-    return draw(ctx, c->dsink, a->H, PB_F32, 0, PB_UNWRITTEN, 0);
+    PB_TRY(pb_attn_fill(ctx, c->dq, heads * a->D, a->dtype, 0, PB_UNWRITTEN, 0));
+    PB_TRY(pb_attn_fill(ctx, c->dkv, (size_t)a->S_kv * a->D, a->dtype, 0, PB_UNWRITTEN, 0));
+    return pb_attn_fill(ctx, c->dsink, a->H, PB_F32, 0, PB_UNWRITTEN, 0);
 }
 
 /* Fills the inputs. A backward case needs o and lse, so its forward pass runs here with the default implementation:

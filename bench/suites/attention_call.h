@@ -35,6 +35,8 @@ pb_status pb_attn_run(pb_ctx *ctx, void *call);
 pb_status pb_attn_impl(pb_ctx *ctx, const pb_attn_call *c, const char **name);
 /* Bytes that every implementation must move at least. */
 double pb_attn_bytes(const pb_attn_call *c);
+/* Fills n elements on the device with uniform values in centre - half .. centre + half. */
+pb_status pb_attn_fill(pb_ctx *ctx, void *w, size_t n, pb_dtype t, uint64_t stream, double centre, double half);
 /* The op of the case's pass; it has the tolerances. */
 const pb_op *pb_attn_op(const pb_attn *a);
 #endif

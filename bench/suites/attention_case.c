@@ -33,10 +33,32 @@ static pb_status number(const pb_case *c, const char *axis, long least, long mos
     return PB_OK;
 }
 
+bool pb_attn_is_gqa(const pb_attn *a) { return a->variant == PB_VARIANT_DYNMASK || a->variant == PB_VARIANT_DENSE_GQA; }
+
+static bool is_dense(const pb_attn *a) { return a->variant == PB_VARIANT_DENSE || a->variant == PB_VARIANT_DENSE_GQA; }
+
+/* Rejects combinations of values that no op computes. */
+static pb_status consistent(const pb_attn *a)
+{
+    const bool own_lists = a->list == PB_LIST_UNION || a->list == PB_LIST_EXACT;
+    if (is_dense(a) && a->list != PB_LIST_CAUSAL)
+        return pb_fail(PB_EINVAL, "a dense variant has no key lists: use list=causal");
+    if (a->masked && a->list != PB_LIST_RANDOM) return pb_fail(PB_EINVAL, "masked=%d needs list=random", a->masked);
+    if (own_lists != (a->variant == PB_VARIANT_DYNMASK))
+        return pb_fail(PB_EINVAL, "list=union and list=exact are those of variant=dynmask, which has no others");
+    if (!pb_attn_is_gqa(a)) return PB_OK;
+    if (a->H % PB_GQA_GROUP || a->D > 256)
+        return pb_fail(PB_EINVAL, "heads=%d qk=%d: grouped-query attention needs a multiple of %d heads, and qk <= 256",
+                       a->H, a->D, PB_GQA_GROUP);
+    if (a->variant == PB_VARIANT_DENSE_GQA && a->W)
+        return pb_fail(PB_EINVAL, "topk=%d: variant=dense_gqa attends to all keys, use topk=0", a->W);
+    return PB_OK;
+}
+
 pb_status pb_attn_of(const pb_case *c, pb_attn *out)
 {
-    static const char *const variants[] = {"sparse", "dense", "deterministic", NULL};
-    static const char *const lists[] = {"random", "causal", "v4", NULL};
+    static const char *const variants[] = {"sparse", "dense", "deterministic", "dynmask", "dense_gqa", NULL};
+    static const char *const lists[] = {"random", "causal", "v4", "union", "exact", NULL};
     static const char *const dtypes[] = {"f32", "bf16", NULL};
     pb_attn a = {.backward = strcmp(c->name, "bwd") == 0};
     int variant, list, dtype;
@@ -45,15 +67,13 @@ pb_status pb_attn_of(const pb_case *c, pb_attn *out)
     PB_TRY(word(c, "variant", variants, &variant));
     PB_TRY(word(c, "list", lists, &list));
     PB_TRY(word(c, "dtype", dtypes, &dtype));
+    a.variant = (pb_attn_variant)variant, a.list = (pb_attn_list)list, a.dtype = (pb_dtype)dtype;
     PB_TRY(number(c, "seq", 1, 1 << 20, &a.S));
     PB_TRY(number(c, "heads", 1, 1 << 10, &a.H));
     PB_TRY(number(c, "qk", 8, 576, &a.D));
-    PB_TRY(number(c, "topk", variant == PB_VARIANT_DENSE ? 0 : 1, 1 << 16, &a.W));
+    PB_TRY(number(c, "topk", is_dense(&a) ? 0 : 1, 1 << 16, &a.W));
     PB_TRY(number(c, "masked", 0, 100, &a.masked));
-    a.variant = (pb_attn_variant)variant, a.list = (pb_attn_list)list, a.dtype = (pb_dtype)dtype;
-    if (a.variant == PB_VARIANT_DENSE && a.list != PB_LIST_CAUSAL)
-        return pb_fail(PB_EINVAL, "variant=dense has no key lists: use list=causal");
-    if (a.masked && a.list != PB_LIST_RANDOM) return pb_fail(PB_EINVAL, "masked=%d needs list=random", a.masked);
+    PB_TRY(consistent(&a));
     a.V = a.D < 512 ? a.D : 512;
     a.S_kv = a.list == PB_LIST_V4 ? a.S + a.S / PB_V4_RATIO : a.S;
     *out = a;
@@ -143,7 +163,7 @@ pb_status pb_attn_lists(const pb_attn *a, int32_t *idx)
 double pb_attn_pairs(const pb_attn *a, const int32_t *idx)
 {
     double n = 0;
-    if (a->variant == PB_VARIANT_DENSE) {
+    if (is_dense(a)) {
         for (int i = 0; i < a->S; i++) n += a->W && a->W < i + 1 ? a->W : i + 1;
         return n;
     }
@@ -154,7 +174,7 @@ double pb_attn_pairs(const pb_attn *a, const int32_t *idx)
 
 double pb_attn_listed(const pb_attn *a, const int32_t *idx)
 {
-    return a->variant == PB_VARIANT_DENSE ? pb_attn_pairs(a, idx) : (double)a->S * a->W;
+    return is_dense(a) ? pb_attn_pairs(a, idx) : (double)a->S * a->W;
 }
 
 double pb_attn_flops(const pb_attn *a, double pairs)
@@ -164,7 +184,7 @@ double pb_attn_flops(const pb_attn *a, double pairs)
 
 double pb_attn_reduced(const pb_attn *a, double valid)
 {
-    return a->backward && a->variant != PB_VARIANT_DENSE ? 4.0 * a->D * valid : 0;
+    return a->backward && !is_dense(a) && !pb_attn_is_gqa(a) ? 4.0 * a->D * valid : 0;
 }
 
 pb_attn_roofline pb_attn_roofline_of(const pb_attn *a, double valid, double bytes, const pb_attn_ceilings *c)

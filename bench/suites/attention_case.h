@@ -13,17 +13,32 @@
 #include "bench/rows/rows.h"
 #include "kernels/engine/dtype.h"
 
-typedef enum pb_attn_variant { PB_VARIANT_SPARSE, PB_VARIANT_DENSE, PB_VARIANT_DETERMINISTIC } pb_attn_variant;
+/* sparse, dense, deterministic: latent attention (MLA), where one row of kv is key and value of all heads; the last one
+ * only with implementations that are deterministic. dynmask, dense_gqa: grouped-query attention with keys and values of
+ * their own (gqa_call.h), with key lists of dynamic-mask attention and without lists. */
+typedef enum pb_attn_variant {
+    PB_VARIANT_SPARSE,
+    PB_VARIANT_DENSE,
+    PB_VARIANT_DETERMINISTIC,
+    PB_VARIANT_DYNMASK,
+    PB_VARIANT_DENSE_GQA
+} pb_attn_variant;
 
 /* How the key lists are made. W is the number of slots per query.
  * random: W distinct rows of kv in any order; about `masked` per cent of the slots are -1.
  * causal: W distinct rows among those up to the query's own; if there are fewer than W, the last slots are -1.
  * v4:     as kernels/mla_index builds them: the last 128 rows (W rows if W < 128), then W - 128 of the complete groups
  *         of 4 tokens up to the query, drawn at random if there are more. kv has one row per token and one per group:
- *         S_kv = S + S/4. */
-typedef enum pb_attn_list { PB_LIST_RANDOM, PB_LIST_CAUSAL, PB_LIST_V4 } pb_attn_list;
+ *         S_kv = S + S/4.
+ * union, exact: one list for each kv head, which dynmask_keys makes in the mode of this name; a query keeps at most W
+ *         keys. Only variant dynmask has them, and it has no others. */
+typedef enum pb_attn_list { PB_LIST_RANDOM, PB_LIST_CAUSAL, PB_LIST_V4, PB_LIST_UNION, PB_LIST_EXACT } pb_attn_list;
 
-enum { PB_V4_WINDOW = 128, PB_V4_RATIO = 4 };
+enum {
+    PB_V4_WINDOW = 128,
+    PB_V4_RATIO = 4,
+    PB_GQA_GROUP = 4 /* query heads of a kv head in grouped-query attention */
+};
 
 /* The parameters of a case with one sequence (B = 1). Dense: each query attends to the rows up to its own; with W > 0
  * only to the last W of them. */
@@ -36,6 +51,8 @@ typedef struct pb_attn {
     pb_dtype dtype;
 } pb_attn;
 
+/* True for the variants with grouped-query attention. */
+bool pb_attn_is_gqa(const pb_attn *a);
 /* Parses the axes of a case. EINVAL: a value or combination that is not possible. */
 pb_status pb_attn_of(const pb_case *c, pb_attn *out);
 /* Fills idx[S,W] with the key lists of a sparse case; -1 marks a masked slot. ENOMEM. */

@@ -302,14 +302,13 @@ static pb_status run_tasks(const sample *s)
 
 /* ---- checking all chunks ---------------------------------------------------------------------------------- */
 
-/* Counts the elements that are not finite or still hold PB_UNWRITTEN. */
-static void look(const sample *s, const char *name, const void *p, size_t n, pb_dtype t)
+void pb_attn_look(pb_attn_error *e, const char *name, const void *p, size_t n, pb_dtype t)
 {
     double bad = 0;
 #pragma omp parallel for reduction(+ : bad)
     for (size_t i = 0; i < n; i++) bad += !(fabs(pb_load(p, i, t)) < PB_UNWRITTEN / 10);
-    if (bad > 0 && !s->e->bad_in) s->e->bad_in = name;
-    s->e->bad += bad;
+    if (bad > 0 && !e->bad_in) e->bad_in = name;
+    e->bad += bad;
 }
 
 static pb_status fetch(pb_ctx *ctx, void *to, const void *from, size_t at, size_t n, pb_dtype t)
@@ -330,10 +329,10 @@ static pb_status check_piece(pb_ctx *ctx, const sample *s)
     if (a->backward) {
         PB_TRY(fetch(ctx, s->dO, c->dO, at * V, n * V, a->dtype));
         PB_TRY(fetch(ctx, s->dq, c->dq, at * D, n * D, a->dtype));
-        look(s, "dq", s->dq, n * D, a->dtype);
+        pb_attn_look(s->e, "dq", s->dq, n * D, a->dtype);
     } else {
-        look(s, "o", s->o, n * V, a->dtype);
-        look(s, "lse", s->lse, n, PB_F32);
+        pb_attn_look(s->e, "o", s->o, n * V, a->dtype);
+        pb_attn_look(s->e, "lse", s->lse, n, PB_F32);
     }
     return run_tasks(s);
 }
@@ -350,8 +349,8 @@ static pb_status check_sums(pb_ctx *ctx, sample *s)
     if (st == PB_OK) st = fetch(ctx, dkv, c->dkv, 0, n, a->dtype);
     if (st == PB_OK) st = fetch(ctx, dsink, c->dsink, 0, (size_t)a->H, PB_F32);
     if (st == PB_OK) {
-        look(s, "dkv", dkv, n, a->dtype);
-        look(s, "dsink", dsink, (size_t)a->H, PB_F32);
+        pb_attn_look(s->e, "dkv", dkv, n, a->dtype);
+        pb_attn_look(s->e, "dsink", dsink, (size_t)a->H, PB_F32);
         for (int r = 0; r < s->nr; r++)
             for (int d = 0; d < a->D; d++)
                 pb_deviation_add(&s->e->of[1], s->dkv[(size_t)r * a->D + d],

@@ -29,7 +29,8 @@ double pb_deviation_most(const pb_deviation *d);
 /* Returns 1 - 2 sum(want got) / sum(want^2 + got^2), the measure in the tests of public kernels (FlashMLA). */
 double pb_deviation_rel_diff(const pb_deviation *d);
 
-enum { PB_CHECKED = 3 }; /* outputs compared: forward o, lse; backward dq, dkv, dsink */
+/* outputs compared, at most: forward o, lse; backward dq, dkv, dsink, or dq, dk, dv, dbias */
+enum { PB_CHECKED = 4 };
 typedef struct pb_attn_error {
     const char *name[PB_CHECKED]; /* NULL: the pass has no such output */
     pb_deviation of[PB_CHECKED];
@@ -39,6 +40,8 @@ typedef struct pb_attn_error {
     const char *bad_in; /* name of the first such output; NULL: none */
 } pb_attn_error;
 
+/* Counts in *e the elements of an output that are not finite or still hold PB_UNWRITTEN. */
+void pb_attn_look(pb_attn_error *e, const char *name, const void *p, size_t n, pb_dtype t);
 /* Checks the outputs after a run of the pass that has completed. EDEVICE, ENOMEM; EUNSUPPORTED: every sampled row of kv
  * is listed too often. */
 pb_status pb_attn_check(pb_ctx *ctx, const pb_attn_call *c, pb_attn_error *out);

@@ -8,6 +8,7 @@
 #include "bench/derived/derived.h"
 #include "bench/measure/measure.h"
 #include "bench/suites/attention_requirements.h"
+#include "bench/suites/gqa_check.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
@@ -30,23 +31,23 @@ static pb_status emit_error(const pb_case *c, const pb_attn_error *e, pb_emitter
     return pb_emit(emitter, c, "rel_diff", rel_diff, 0, *right ? PB_ROW_OK : PB_ROW_WRONG, why);
 }
 
-static pb_status check(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_emitter *emitter, bool *right)
-{
-    pb_attn_error e;
-    PB_TRY(pb_attn_run(ctx, k));
-    PB_TRY(pb_sync(ctx));
-    PB_TRY(pb_attn_check(ctx, k, &e));
-    PB_TRY(pb_attn_requirements(emitter, c, &k->a, &e));
-    return emit_error(c, &e, emitter, right);
-}
-
 /* ---- timing the pass ------------------------------------------------------------------------------------- */
+
+/* One pass that is timed: its case, the call, and its work in pairs per query head and in bytes. */
+typedef struct timed {
+    pb_attn a;
+    pb_fn run;
+    void *call;
+    const char *impl;
+    double valid, listed, bytes;
+} timed;
 
 /* Estimated seconds of one call, for --dry-run and for choosing how to time it. Masked slots count as work. */
 static double call_seconds(const pb_attn *a, bool device)
 {
     const double rate = !device ? 3e10 : a->variant == PB_VARIANT_DETERMINISTIC ? 3e13 : a->backward ? 8e13 : 1.5e14;
-    const double pairs = a->variant == PB_VARIANT_DENSE ? pb_attn_pairs(a, NULL) : (double)a->S * a->W;
+    const bool dense = a->variant == PB_VARIANT_DENSE || a->variant == PB_VARIANT_DENSE_GQA;
+    const double pairs = dense ? pb_attn_pairs(a, NULL) : (double)a->S * a->W;
     return pb_attn_flops(a, pairs) / rate;
 }
 
@@ -62,7 +63,7 @@ static pb_measure_opts measure_opts(const pb_ctx *ctx, const pb_attn *a)
 
 /* Emits the FLOP/s of valid and of listed pairs and the roofline fraction. In f32 the ceiling of FLOP/s is
  * matmul_f32_rate where it was measured. */
-static pb_status emit_rates(const pb_case *c, const pb_attn_call *k, const pb_timing *t, const pb_suite_env *env)
+static pb_status emit_rates(const pb_case *c, const timed *k, const pb_timing *t, const pb_suite_env *env)
 {
     const bool f32 = k->a.dtype == PB_F32 && pb_env_ceiling(env, "matmul_f32_rate") > 0;
     const pb_attn_ceilings ceilings = {pb_env_ceiling(env, "copy_rate"),
@@ -77,32 +78,83 @@ static pb_status emit_rates(const pb_case *c, const pb_attn_call *k, const pb_ti
     if (!(ceilings.copy > 0) || !(ceilings.matmul > 0))
         return pb_emit(env->emitter, c, "roofline_fraction", (double)NAN, 0, PB_ROW_UNSUPPORTED,
                        "this process has no ceilings");
-    const pb_attn_roofline floor = pb_attn_roofline_of(&k->a, k->valid, pb_attn_bytes(k), &ceilings);
+    const pb_attn_roofline floor = pb_attn_roofline_of(&k->a, k->valid, k->bytes, &ceilings);
     return pb_emit(env->emitter, c, "roofline_fraction", floor.seconds / t->median, 0, PB_ROW_OK, floor.bound);
 }
 
-static pb_status time_call(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const char *impl, const pb_suite_env *env)
+static pb_status time_call(pb_ctx *ctx, const pb_case *c, const timed *k, const pb_suite_env *env)
 {
     const pb_measure_opts o = pb_env_measure_opts(env, measure_opts(ctx, &k->a));
     pb_timing *t = malloc(sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
     pb_held_reset(ctx); /* what the check of the result held is not counted */
-    pb_status s = pb_measure(ctx, pb_attn_run, k, &o, t);
-    if (s == PB_OK) s = pb_emit_timing(env->emitter, c, "kernel_time", t, impl);
+    pb_status s = pb_measure(ctx, k->run, k->call, &o, t);
+    if (s == PB_OK) s = pb_emit_timing(env->emitter, c, "kernel_time", t, k->impl);
     if (s == PB_OK) s = pb_emit_counters(env->emitter, c, ctx, t, pb_attn_flops(&k->a, k->valid));
     if (s == PB_OK) s = emit_rates(c, k, t, env);
     free(t);
     return s;
 }
 
-/* A wrong result is not timed. */
-static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const pb_suite_env *env)
+/* ---- latent attention, and grouped-query attention: a wrong result is not timed ------------------------------ */
+
+static pb_status measure_mla(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const pb_suite_env *env)
 {
-    const char *impl;
+    timed t = {k->a, pb_attn_run, k, NULL, k->valid, k->listed, pb_attn_bytes(k)};
+    pb_attn_error e;
     bool right;
-    PB_TRY(pb_attn_impl(ctx, k, &impl));
-    PB_TRY(check(ctx, c, k, env->emitter, &right));
-    return right ? time_call(ctx, c, k, impl, env) : PB_OK;
+    PB_TRY(pb_attn_impl(ctx, k, &t.impl));
+    PB_TRY(pb_attn_run(ctx, k));
+    PB_TRY(pb_sync(ctx));
+    PB_TRY(pb_attn_check(ctx, k, &e));
+    PB_TRY(pb_attn_requirements(env->emitter, c, &k->a, &e));
+    PB_TRY(emit_error(c, &e, env->emitter, &right));
+    return right ? time_call(ctx, c, &t, env) : PB_OK;
+}
+
+/* Times the selection of the keys alone. */
+static pb_status time_selection(pb_ctx *ctx, const pb_case *c, pb_gqa_call *k, const pb_suite_env *env)
+{
+    const pb_measure_opts o = pb_env_measure_opts(env, measure_opts(ctx, &k->a));
+    pb_timing *t = malloc(sizeof *t);
+    if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
+    pb_status s = pb_measure(ctx, pb_gqa_select, k, &o, t);
+    if (s == PB_OK) s = pb_emit_timing(env->emitter, c, "selection_time", t, "without attention");
+    free(t);
+    return s;
+}
+
+static pb_status measure_gqa(pb_ctx *ctx, const pb_case *c, pb_gqa_call *k, const pb_suite_env *env)
+{
+    timed t = {k->a, pb_gqa_run, k, NULL, k->valid, k->listed, pb_gqa_bytes(k)};
+    pb_attn_error e;
+    bool right;
+    PB_TRY(pb_gqa_impl(ctx, k, &t.impl));
+    PB_TRY(pb_gqa_run(ctx, k));
+    PB_TRY(pb_sync(ctx));
+    PB_TRY(pb_gqa_check(ctx, k, &e));
+    PB_TRY(emit_error(c, &e, env->emitter, &right));
+    if (!right) return PB_OK;
+    PB_TRY(time_call(ctx, c, &t, env));
+    return k->L && !k->a.backward ? time_selection(ctx, c, k, env) : PB_OK;
+}
+
+static pb_status run_mla(pb_ctx *ctx, const pb_case *c, const pb_attn *a, const pb_suite_env *env)
+{
+    pb_attn_call k;
+    PB_TRY(pb_attn_open(ctx, a, &k));
+    const pb_status s = measure_mla(ctx, c, &k, env);
+    pb_attn_close(&k);
+    return s;
+}
+
+static pb_status run_gqa(pb_ctx *ctx, const pb_case *c, const pb_attn *a, const pb_suite_env *env)
+{
+    pb_gqa_call k;
+    PB_TRY(pb_gqa_open(ctx, a, &k));
+    const pb_status s = measure_gqa(ctx, c, &k, env);
+    pb_gqa_close(&k);
+    return s;
 }
 
 /* ---- the suite: grids, estimate, entry points ------------------------------------------------------------ */
@@ -110,11 +162,8 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const p
 static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     pb_attn a;
-    pb_attn_call k;
     PB_TRY(pb_attn_of(c, &a));
-    PB_TRY(pb_attn_open(ctx, &a, &k));
-    pb_status s = measure(ctx, c, &k, env);
-    pb_attn_close(&k);
+    const pb_status s = pb_attn_is_gqa(&a) ? run_gqa(ctx, c, &a, env) : run_mla(ctx, c, &a, env);
     pb_ctx_release_scratch(ctx); /* frees memory for the next case */
     return s;
 }
@@ -122,7 +171,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
     PB_TRY(pb_attn_crossovers(emitter));
-    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "attention");
+    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "attention", NULL);
 }
 
 static pb_status check_case(const pb_case *c)
@@ -144,15 +193,23 @@ static double seconds(const pb_case *c, bool device)
 static double expect(const pb_case *c) { return seconds(c, false); }
 static double device_expect(const pb_case *c) { return seconds(c, true); }
 
-static const char *const grid[] = {
-    "fwd,bwd list=random topk=32,128 seq=256,512", "fwd,bwd list=causal,v4 topk=128 seq=256",
-    "fwd,bwd variant=dense list=causal topk=0 seq=256,512", "bwd variant=deterministic seq=256", NULL};
+static const char *const grid[] = {"fwd,bwd list=random topk=32,128 seq=256,512",
+                                   "fwd,bwd list=causal,v4 topk=128 seq=256",
+                                   "fwd,bwd variant=dense list=causal topk=0 seq=256,512",
+                                   "bwd variant=deterministic seq=256",
+                                   "fwd,bwd variant=dynmask list=union,exact qk=64 topk=64 seq=256,512",
+                                   "fwd,bwd variant=dense_gqa list=causal qk=64 topk=0 seq=256,512",
+                                   NULL};
 static const char *const full_grid[] = {"fwd,bwd list=random,causal,v4 topk=32,128,640 seq=256,512,1280 heads=8,64",
                                         "fwd,bwd variant=dense list=causal topk=0 seq=256,512,1280 heads=8,64",
-                                        "bwd variant=deterministic topk=128,640 seq=1280 heads=8,64", NULL};
+                                        "bwd variant=deterministic topk=128,640 seq=1280 heads=8,64",
+                                        "fwd,bwd variant=dynmask list=union,exact qk=64,128 topk=128,512 seq=512,2048",
+                                        "fwd,bwd variant=dense_gqa list=causal qk=64,128 topk=0 seq=512,2048",
+                                        NULL};
 
 #define BF16    "dtype=bf16 heads=64 "
 #define LENGTHS "seq=1280,2048,4096,8192,16384,32768"
+#define GQA     "fwd,bwd dtype=bf16 heads=32 qk=64,128 "
 #define DENSE   "fwd,bwd variant=dense list=causal topk=0 "
 /* Grid for a GPU. With 64 heads of width 512: all lengths, and at length 4096 all kinds of lists and the deterministic
  * backward pass. Then other head counts and widths, and the shape of the requirements. Three processes take less than
@@ -169,6 +226,9 @@ static const char *const device_grid[] = {"fwd,bwd " BF16 "list=random topk=128,
                                           "fwd,bwd dtype=bf16 heads=128 qk=576 list=random topk=2048 seq=4096",
                                           "fwd " BF16 "topk=640 seq=1280 masked=75,100",
                                           "bwd " BF16 "variant=sparse,deterministic topk=640 seq=1280 masked=0,75,100",
+                                          GQA "variant=dynmask list=union topk=512,2048 seq=2048,8192",
+                                          GQA "variant=dynmask list=exact topk=1024 seq=2048,8192",
+                                          GQA "variant=dense_gqa list=causal topk=0 seq=2048,8192",
                                           NULL};
 static const char *const device_full_grid[] = {
     "fwd,bwd dtype=bf16 heads=8,16,64,128 list=random,causal,v4 topk=128,640,1024,2048 " LENGTHS,
@@ -178,6 +238,8 @@ static const char *const device_full_grid[] = {
     "bwd variant=deterministic dtype=bf16 heads=8,64,128 list=random,v4 topk=128,640,1024,2048 seq=1280,4096,8192",
     "fwd " BF16 "topk=640 seq=1280 masked=75,100",
     "bwd " BF16 "variant=sparse,deterministic topk=640 seq=1280 masked=0,75,100",
+    GQA "variant=dynmask list=union,exact topk=512,1024,2048,4096 seq=2048,4096,8192,16384,32768,65536",
+    GQA "variant=dense_gqa list=causal topk=0 seq=2048,4096,8192,16384,32768,65536",
     NULL};
 
 const pb_suite pb_suite_attention = {

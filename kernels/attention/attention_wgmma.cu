@@ -41,8 +41,8 @@
  *   named barrier ISSUE_TURN + wg: the warpgroup before wg arrives once it has issued its products, wg waits */
 #include "kernels/attention/attention_impls.cuh"
 #include "kernels/attention/fragments.cuh"
+#include "kernels/attention/wgmma_tiles.cuh"
 #include "kernels/cuda/tensor_map.cuh"
-#include "kernels/cuda/wgmma.cuh"
 
 namespace
 {
@@ -69,15 +69,7 @@ template <int D, int G> struct alignas(1024) shared {
 };
 
 #ifdef PB_SM90_CODE
-/* Position in a ring of stages, with the parity of the mbarrier phase to wait for. */
-struct ring_position {
-    int stage = 0;
-    uint32_t parity = 0;
-    __device__ void next(void)
-    {
-        if (++stage == STAGES) stage = 0, parity ^= 1;
-    }
-};
+typedef stage_ring<STAGES> ring_position;
 
 /* b: batch row; head: query head; i0: first query. */
 struct tile {
@@ -105,8 +97,7 @@ template <int D, int ROWS>
 __device__ inline void load(bf16 *to, const CUtensorMap *map, uint64_t *full, int head, int token, int b)
 {
     barrier_expect(full, ROWS * D * (int)sizeof(bf16));
-#pragma unroll
-    for (int half = 0; half < D / 64; half++) tma_load(to + half * ROWS * 64, map, full, half * 64, head, token, b);
+    load_tile<D, ROWS>(to, map, full, head, token, b);
 }
 
 template <int D, int G>
@@ -131,24 +122,6 @@ __device__ void produce(shared<D, G> &sm, const CUtensorMap *mq, const CUtensorM
                 load<D, KEYS>(sm.v[at.stage], mv, &sm.v_full[at.stage], own.head / group, r.lo + n * KEYS, own.b);
         }
     }
-}
-
-/* Starts s = q k^T as one wgmma group. */
-template <int D, int G> __device__ inline void start_scores(float (&s)[KEYS / 8][4], operand_desc q, operand_desc k)
-{
-#pragma unroll
-    for (int d = 0; d < D / 16; d++)
-        wgmma<0, 0>(s, advance_desc(q, d / 4 * plan<D, G>::QUERIES * 128 + d % 4 * 32),
-                    advance_desc(k, d / 4 * KEYS * 128 + d % 4 * 32), d > 0);
-    wgmma_commit();
-}
-/* Starts o += p v as one wgmma group, with p in registers. */
-template <int D>
-__device__ inline void start_outputs(float (&o)[D / 8][4], const uint32_t (&p)[KEYS / 16][4], operand_desc v)
-{
-#pragma unroll
-    for (int k = 0; k < KEYS / 16; k++) wgmma(o, p[k], advance_desc(v, k * 16 * 128));
-    wgmma_commit();
 }
 
 /* Sets the scores of masked (query, key) pairs to -inf. j0 is the first key of the tile. Returns at once if every query
@@ -181,7 +154,7 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
     /* For the first tile only scores are computed: no weights exist yet that could be multiplied with values. */
     barrier_wait(&sm.k_full[at_k.stage], at_k.parity);
     wgmma_fence();
-    start_scores<D, G>(s, q, advance_desc(k, at_k.stage * STAGE));
+    start_dots<D, plan<D, G>::QUERIES, KEYS>(s, q, advance_desc(k, at_k.stage * STAGE));
     wgmma_wait<0>();
     wgmma_fence_operand(s);
     release(&sm.k_empty[at_k.stage]);
@@ -194,10 +167,10 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
         barrier_wait(&sm.k_full[at_k.stage], at_k.parity);
         if (G > 1) named_sync(ISSUE_TURN + wg, ISSUE_THREADS);
         wgmma_fence();
-        start_scores<D, G>(s, q, advance_desc(k, at_k.stage * STAGE));
+        start_dots<D, plan<D, G>::QUERIES, KEYS>(s, q, advance_desc(k, at_k.stage * STAGE));
         barrier_wait(&sm.v_full[at_v.stage], at_v.parity);
         wgmma_fence();
-        start_outputs<D>(o, p, advance_desc(v, at_v.stage * STAGE));
+        start_weighted_sum<D>(o, p, advance_desc(v, at_v.stage * STAGE));
         if (G > 1) named_arrive(ISSUE_TURN + (wg + 1) % G, ISSUE_THREADS);
         wgmma_wait<1>();
         wgmma_fence_operand(s);
@@ -218,7 +191,7 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
     /* The weights of tile 0 are multiplied with the values of tile 0. */
     barrier_wait(&sm.v_full[at_v.stage], at_v.parity);
     wgmma_fence();
-    start_outputs<D>(o, p, advance_desc(v, at_v.stage * STAGE));
+    start_weighted_sum<D>(o, p, advance_desc(v, at_v.stage * STAGE));
     wgmma_wait<0>();
     wgmma_fence_operand(o), wgmma_fence_operand(p);
     release(&sm.v_empty[at_v.stage]);

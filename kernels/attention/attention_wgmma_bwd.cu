@@ -51,13 +51,13 @@
  *   AT_ONCE    (S <= 128)         only one block of keys exists: its CTA rounds dq directly; with at most INNER_STEPS
  *                                 tiles per CTA, the consumers also compute the stats and no stats_kernel runs
  *
- * The f32 sums of dq, dk and dv lie in accumulator order: thread t of warpgroup w has its float4 of column tile n at
- * float4 index (8w + n) * 128 + t. */
+ * The f32 sums of dq, dk and dv lie in accumulator order (store_sums). */
 #include "kernels/attention/attention_impls.cuh"
 #include "kernels/attention/fragments.cuh"
 #include "kernels/attention/wgmma_bwd_ends.cuh"
+#include "kernels/attention/wgmma_bwd_tiles.cuh"
+#include "kernels/attention/wgmma_tiles.cuh"
 #include "kernels/cuda/tensor_map.cuh"
-#include "kernels/cuda/wgmma.cuh"
 
 namespace
 {
@@ -145,13 +145,6 @@ struct ring_position {
     __device__ void next(void) { n++; }
 };
 
-template <int D, int ROWS>
-__device__ inline void load(bf16 *to, const CUtensorMap *map, uint64_t *full, int head, int token, int b)
-{
-#pragma unroll
-    for (int half = 0; half < D / 64; half++) tma_load(to + half * ROWS * 64, map, full, half * 64, head, token, b);
-}
-
 template <int D, dq_way WAY>
 __device__ void produce(shared<D> &sm, const maps &m, const pb_attention_bwd_args &a, const scratch<D> &room,
                         const cta_work &own)
@@ -161,15 +154,15 @@ __device__ void produce(shared<D> &sm, const maps &m, const pb_attention_bwd_arg
     ring_position at;
     if (leader) {
         barrier_expect(&sm.kv_full, 2 * KEYS * D * (int)sizeof(bf16));
-        load<D, KEYS>(sm.k, &m.k, &sm.kv_full, own.head, own.j0, own.b);
-        load<D, KEYS>(sm.v, &m.v, &sm.kv_full, own.head, own.j0, own.b);
+        load_tile<D, KEYS>(sm.k, &m.k, &sm.kv_full, own.head, own.j0, own.b);
+        load_tile<D, KEYS>(sm.v, &m.v, &sm.kv_full, own.head, own.j0, own.b);
     }
     for (cursor c = before_first(own); advance<D, WAY>(c, own, a, room.tiles); at.next()) {
         const int s = at.stage();
         barrier_wait(&sm.q_empty[s], at.parity() ^ 1);
         if (leader) {
             barrier_expect(&sm.q_full[s], BYTES + (inner ? 0 : (int)sizeof(query_stats<D>)));
-            load<D, Q>(sm.q[s], &m.q, &sm.q_full[s], c.h, c.m * Q, own.b);
+            load_tile<D, Q>(sm.q[s], &m.q, &sm.q_full[s], c.h, c.m * Q, own.b);
             if (!inner)
                 bulk_load(&sm.stats[s], room.stats + number_of(c, own, a, room.tiles), &sm.q_full[s],
                           sizeof(query_stats<D>));
@@ -177,7 +170,7 @@ __device__ void produce(shared<D> &sm, const maps &m, const pb_attention_bwd_arg
         barrier_wait(&sm.do_empty[s], at.parity() ^ 1);
         if (leader) {
             barrier_expect(&sm.do_full[s], BYTES);
-            load<D, Q>(sm.dO[s], &m.dO, &sm.do_full[s], c.h, c.m * Q, own.b);
+            load_tile<D, Q>(sm.dO[s], &m.dO, &sm.do_full[s], c.h, c.m * Q, own.b);
         }
     }
 }
@@ -209,24 +202,6 @@ __device__ void add_dq(shared<D> &sm, const pb_attention_bwd_args &a, const scra
 
 /* ---- matrix products ------------------------------------------------------------------------------------------- */
 
-/* Starts c = x y^T as one wgmma group. x: the 64 rows of this warpgroup in a tile of KEYS rows; y: a tile of
- * queries. */
-template <int D> __device__ inline void start_dots(float (&c)[QUERIES<D> / 8][4], operand_desc x, operand_desc y)
-{
-#pragma unroll
-    for (int d = 0; d < D / 16; d++)
-        wgmma<0, 0>(c, advance_desc(x, d / 4 * KEYS * 128 + d % 4 * 32),
-                    advance_desc(y, d / 4 * QUERIES<D> * 128 + d % 4 * 32), d > 0);
-    wgmma_commit();
-}
-/* Starts c += w y as one wgmma group: w in registers, summed over the tile's queries. */
-template <int D>
-__device__ inline void start_weighted_sum(float (&c)[D / 8][4], const uint32_t (&w)[QUERIES<D> / 16][4], operand_desc y)
-{
-#pragma unroll
-    for (int k = 0; k < QUERIES<D> / 16; k++) wgmma(c, w[k], advance_desc(y, k * 16 * 128));
-    wgmma_commit();
-}
 /* Starts this warpgroup's half of dq = dS k. D 64: its 64 queries, all columns. D 128: all 64 queries, 64 columns. */
 __device__ inline void start_dq(float (&c)[8][4], operand_desc ds, operand_desc k)
 {
@@ -260,37 +235,6 @@ __device__ inline void mask_weights(float (&p)[QUERIES<D> / 8][4], const query_s
             const int i = n * 8 + col + (e & 1), key = j + (e >> 1) * 8;
             if (key < st.from[i] || key >= (a.causal ? i0 + i + 1 : a.S)) p[n][e] = 0;
         }
-}
-/* Computes dS^T = P^T (dP^T - delta) as operand `ds`. Also packs P^T as operand `p`, unless PACKED: then `p` is packed
- * already. Works on 16 queries at a time so that the registers of s and dp are freed early. */
-template <int D, bool PACKED>
-__device__ inline void differentiate(uint32_t (&p)[QUERIES<D> / 16][4], uint32_t (&ds)[QUERIES<D> / 16][4],
-                                     const float (&s)[QUERIES<D> / 8][4], const float (&dp)[QUERIES<D> / 8][4],
-                                     const query_stats<D> &st)
-{
-    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
-#pragma unroll
-    for (int k = 0; k < QUERIES<D> / 16; k++) {
-        float x[2][4], y[2][4];
-        uint32_t w[1][4];
-#pragma unroll
-        for (int n = 0; n < 2; n++) {
-            const float2 delta = *reinterpret_cast<const float2 *>(&st.delta[(2 * k + n) * 8 + col]);
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                x[n][e] = s[2 * k + n][e];
-                y[n][e] = x[n][e] * (dp[2 * k + n][e] - (e & 1 ? delta.y : delta.x));
-            }
-        }
-        if (!PACKED) {
-            as_operand<2>(w, x);
-#pragma unroll
-            for (int e = 0; e < 4; e++) p[k][e] = w[0][e];
-        }
-        as_operand<2>(w, y);
-#pragma unroll
-        for (int e = 0; e < 4; e++) ds[k][e] = w[0][e];
-    }
 }
 /* Writes operand dS^T to shared memory in swizzled layout; `key` is the row of this thread's first pair. */
 template <int D> __device__ inline void write_ds(bf16 *ds, const uint32_t (&w)[QUERIES<D> / 16][4], int key)
@@ -335,14 +279,6 @@ __device__ inline void round_dq(const float (&dq)[8][4], const cursor &c, const 
     bf16 *to = (bf16 *)a.dq + ((size_t)own.b * a.S + i) * a.lddq + (size_t)c.h * D + (D == 64 ? 0 : wg * 64);
     store_rows<8>(dq, a.scale, a.scale, i < a.S ? to : NULL, i + 8 < a.S ? to + 8 * a.lddq : NULL, 64);
 }
-/* Stores NT accumulator tiles of a warpgroup as f32 in accumulator order (see the top of the file). */
-template <int NT> __device__ inline void store_sums(float *to, const float (&c)[NT][4])
-{
-#pragma unroll
-    for (int n = 0; n < NT; n++)
-        reinterpret_cast<float4 *>(to)[n * 128 + threadIdx.x % 128] = make_float4(c[n][0], c[n][1], c[n][2], c[n][3]);
-}
-
 /* Writes this warpgroup's half of a dq tile to shared memory and signals the dq writer. */
 template <int D>
 __device__ inline void pass_dq_to_writer(shared<D> &sm, const float (&dq)[8][4], int wg, uint32_t parity)
@@ -400,10 +336,10 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
         if (WAY == AT_ONCE && room.inner) find_tile_stats<D>(sm.stats[stage], c, a, own);
         barrier_wait(&sm.q_full[stage], at.parity());
         wgmma_fence();
-        start_dots<D>(s, k, advance_desc(q, stage * STAGE));
+        start_dots<D, KEYS, QUERIES<D>>(s, k, advance_desc(q, stage * STAGE));
         barrier_wait(&sm.do_full[stage], at.parity());
         wgmma_fence();
-        start_dots<D>(dp, v, advance_desc(dO, stage * STAGE));
+        start_dots<D, KEYS, QUERIES<D>>(dp, v, advance_desc(dO, stage * STAGE));
         wgmma_wait<1>();
         wgmma_fence_operand(s);
         weigh<D>(s, st, sl);
@@ -415,7 +351,7 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
             wgmma_wait<1>();
         } else wgmma_wait<0>();
         wgmma_fence_operand(dp);
-        differentiate<D, EARLY>(p, ds, s, dp, st);
+        differentiate<D, EARLY>(p, ds, s, dp, st, [](int, float) {});
         if (!EARLY) {
             wgmma_fence();
             start_weighted_sum<D>(dv, p, advance_desc(dO_mn, stage * STAGE));

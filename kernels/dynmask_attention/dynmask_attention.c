@@ -211,6 +211,15 @@ static const shape edge[] = {
     {.B = 1, .S = 1, .T = 1, .H = 1, .K = 1, .D = 1, .keep = 1},
     {.B = 1, .S = 300, .T = 300, .H = 4, .K = 2, .D = 64, .keep = 200, .pad = 8},
     {.B = 2, .S = 140, .T = 140, .H = 4, .K = 2, .D = 192, .keep = 30, .list = PB_LISTS_HOLES},
+    /* head widths and strides that tensor-core implementations take */
+    {.B = 1, .S = 150, .T = 100, .H = 4, .K = 1, .D = 64, .keep = 16},
+    {.B = 1, .S = 65, .T = 129, .H = 7, .K = 1, .D = 128, .keep = 24, .pad = 8, .list = PB_LISTS_HOLES},
+    {.B = 1, .S = 257, .T = 257, .H = 2, .K = 1, .D = 64, .keep = 48, .pad = 8, .list = PB_LISTS_BLOCKS},
+    {.B = 2, .S = 90, .T = 90, .H = 8, .K = 1, .D = 128, .keep = 12, .list = PB_LISTS_UNION},
+    {.B = 2, .S = 140, .T = 140, .H = 2, .K = 1, .D = 128, .keep = 30, .list = PB_LISTS_PACKED},
+    {.B = 1, .S = 1, .T = 200, .H = 8, .K = 2, .D = 64, .keep = 150},
+    {.B = 1, .S = 300, .T = 300, .H = 2, .K = 1, .D = 128, .keep = 180, .list = PB_LISTS_UNION},
+    {.B = 1, .S = 200, .T = 210, .H = 3, .K = 1, .D = 64, .keep = 150, .list = PB_LISTS_UNION},
     {0},
 };
 static const shape grid[] = {

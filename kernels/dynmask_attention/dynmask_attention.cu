@@ -6,6 +6,7 @@
  * order. Limit: the sum across the lanes for each pair. It is the implementation that faster ones are compared with. */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/dynmask_attention/dynmask_attention.h"
+#include "kernels/dynmask_attention/dynmask_attention_impls.cuh"
 
 namespace
 {
@@ -216,10 +217,41 @@ size_t bwd_workspace(const void *args)
     const pb_dynmask_attention_bwd_args *a = (const pb_dynmask_attention_bwd_args *)args;
     return (size_t)a->B * a->H * a->S * sizeof(float);
 }
+
+/* ---- which arguments the tensor-core kernels take ---------------------------------------------------------------- */
+
+bool aligned(const void *p, size_t ld) { return (uintptr_t)p % 16 == 0 && ld % 8 == 0; }
+template <class A> bool wgmma_takes(const A &a)
+{
+    return a.dtype == PB_BF16 && (a.D == 64 || a.D == 128) && aligned(a.q, a.ldq) && aligned(a.k, a.ldk) &&
+           aligned(a.v, a.ldv) && aligned(a.o, a.ldo);
+}
+bool wgmma_takes_fwd(const void *args) { return wgmma_takes(*(const pb_dynmask_attention_fwd_args *)args); }
+bool wgmma_takes_bwd(const void *args)
+{
+    const pb_dynmask_attention_bwd_args &a = *(const pb_dynmask_attention_bwd_args *)args;
+    return wgmma_takes(a) && aligned(a.dO, a.lddo) && aligned(a.dq, a.lddq) && aligned(a.dk, a.lddk) &&
+           aligned(a.dv, a.lddv);
+}
 } // namespace
 
 extern "C" {
-extern const pb_impl pb_dynmask_attention_fwd_cuda[] = {{.name = "simt", .run = fwd, .accepts = fwd_accepts}, {0}};
+extern const pb_impl pb_dynmask_attention_fwd_cuda[] = {
+    {.name = "wgmma",
+     .run = pb_dynmask_attention_fwd_wgmma,
+     .accepts = wgmma_takes_fwd,
+     .workspace = pb_dynmask_attention_fwd_wgmma_workspace,
+     .available = pb_cuda_has_sm90},
+    {.name = "simt", .run = fwd, .accepts = fwd_accepts},
+    {0},
+};
 extern const pb_impl pb_dynmask_attention_bwd_cuda[] = {
-    {.name = "simt", .run = bwd, .accepts = bwd_accepts, .workspace = bwd_workspace}, {0}};
+    {.name = "wgmma",
+     .run = pb_dynmask_attention_bwd_wgmma,
+     .accepts = wgmma_takes_bwd,
+     .workspace = pb_dynmask_attention_bwd_wgmma_workspace,
+     .available = pb_cuda_has_sm90},
+    {.name = "simt", .run = bwd, .accepts = bwd_accepts, .workspace = bwd_workspace},
+    {0},
+};
 }

@@ -9,7 +9,8 @@
  * key j = list[l] if and only if j <= position < until[l] (dynmask_keys.h) and bias_j is not -inf. Entries of a list
  * outside 0 .. S_kv-1, such as -1, are unused slots, which may be anywhere. The keys of a list ascend; if a list named a
  * key twice, a part of its gradients would be lost. Keys, values and biases that no query attends to are never used: they
- * may be NaN.
+ * may be NaN. NaN in a key, value, query or do reaches only the queries and keys that attend to each other, but there it may
+ * reach every column.
  *
  * A query without keys gives o = 0, lse = -inf, and contributes exactly 0 to every gradient, whatever do is. Backward,
  * with delta_i = sum_d do_i o_i and dp_ij = do_i.v_j:

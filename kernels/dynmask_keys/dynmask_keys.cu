@@ -1,10 +1,14 @@
-/* dynmask_keys.cu - the key lists of dynamic-mask attention on the GPU: a warp for each key counts the keys that rank
- * before it, then a CTA for each list compacts them.
+/* dynmask_keys.cu - the key lists of dynamic-mask attention on the GPU. Two implementations:
  *
- * A warp stops when `keep` keys rank before its own. So a key that better ones follow or precede in a share f of the
+ * `radix`: union mode with one conversation in each row. A CTA for each list selects its keys with the radix select of
+ * topk, in five passes over the row; all queries from a key on attend to it.
+ *
+ * `warps`: everything. A warp for each key counts the keys that rank before it, then a CTA for each list compacts them. A
+ * warp stops when `keep` keys rank before its own. So a key that better ones follow or precede in a share f of the
  * places needs about keep / f steps, and a row of random biases about S keep (1 + log(S / keep)) in all, not S x S. */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/dynmask_keys/dynmask_keys.h"
+#include "kernels/topk/topk.cuh"
 
 namespace
 {
@@ -90,6 +94,32 @@ __global__ __launch_bounds__(THREADS) void compact_kernel(const pb_dynmask_keys_
     for (int l = n + threadIdx.x; l < a.L; l += THREADS) list[l] = -1, until[l] = 0;
 }
 
+__global__ __launch_bounds__(TOPK_THREADS) void radix_kernel(const pb_dynmask_keys_build_args a)
+{
+    __shared__ topk_smem sm;
+    const size_t r = blockIdx.x;
+    const int most = min(a.keep, a.S);
+    int32_t *list = a.list + r * a.L, *until = a.until + r * a.L;
+    topk_row(sm, a.bias + r * a.S, 0, a.S, most, list);
+    __syncthreads();
+    for (int l = threadIdx.x; l < a.L; l += TOPK_THREADS) {
+        if (l >= most) list[l] = -1;
+        until[l] = list[l] < 0 ? 0 : a.S;
+    }
+}
+
+pb_status build_radix(pb_ctx *ctx, const void *args)
+{
+    const pb_dynmask_keys_build_args a = *(const pb_dynmask_keys_build_args *)args;
+    radix_kernel<<<(unsigned)(a.B * a.K), TOPK_THREADS, 0, pb_cuda_stream(ctx)>>>(a);
+    return pb_cuda_launched(ctx, "dynmask_keys_radix");
+}
+bool radix_takes(const void *args)
+{
+    const pb_dynmask_keys_build_args *a = (const pb_dynmask_keys_build_args *)args;
+    return !a->exact && !a->start;
+}
+
 pb_status build(pb_ctx *ctx, const void *args)
 {
     const pb_dynmask_keys_build_args a = *(const pb_dynmask_keys_build_args *)args;
@@ -109,6 +139,9 @@ size_t build_workspace(const void *args)
 } // namespace
 
 extern "C" {
-extern const pb_impl pb_dynmask_keys_build_cuda[] = {{.name = "warps", .run = build, .workspace = build_workspace},
-                                                     {0}};
+extern const pb_impl pb_dynmask_keys_build_cuda[] = {
+    {.name = "radix", .run = build_radix, .accepts = radix_takes},
+    {.name = "warps", .run = build, .workspace = build_workspace},
+    {0},
+};
 }

@@ -114,14 +114,54 @@ static inline pb_dynmask_attention_bwd_args problem_bwd(const problem *p)
                                            .dbias = p->dbias, .lddo = n,   .lddq = n,   .lddk = m,   .lddv = m};
 }
 
-/* Poisons the outputs, then runs both passes. */
+static inline void *problem_copy(pb_ctx *ctx, const void *host, size_t bytes)
+{
+    void *device;
+    CHECK_OK(pb_alloc(ctx, bytes, &device));
+    CHECK_OK(pb_upload(ctx, device, host, bytes));
+    return device;
+}
+
+/* Returns a problem whose tensors are copies in device memory. */
+static inline problem problem_to_device(pb_ctx *ctx, const problem *p)
+{
+    const size_t e = pb_dtype_size(p->dtype), n = problem_queries(p) * e, m = problem_keys(p) * e;
+    const size_t biases = problem_biases(p) * 4, rows = problem_rows(p) * 4;
+    problem d = *p;
+    d.q = problem_copy(ctx, p->q, n), d.dO = problem_copy(ctx, p->dO, n), d.o = problem_copy(ctx, p->o, n);
+    d.dq = problem_copy(ctx, p->dq, n), d.k = problem_copy(ctx, p->k, m), d.v = problem_copy(ctx, p->v, m);
+    d.dk = problem_copy(ctx, p->dk, m), d.dv = problem_copy(ctx, p->dv, m);
+    d.bias = problem_copy(ctx, p->bias, biases), d.dbias = problem_copy(ctx, p->dbias, biases);
+    d.lse = problem_copy(ctx, p->lse, rows);
+    d.list = problem_copy(ctx, p->list, biases), d.until = problem_copy(ctx, p->until, biases);
+    return d;
+}
+
+/* Copies the outputs from device memory and frees it. */
+static inline void problem_from_device(pb_ctx *ctx, problem *p, const problem *d)
+{
+    const size_t e = pb_dtype_size(p->dtype), n = problem_queries(p) * e, m = problem_keys(p) * e;
+    void *const all[] = {d->q,  d->k,    d->v,   d->dO,    d->o,    d->dq,   d->dk,
+                         d->dv, d->bias, d->lse, d->dbias, d->list, d->until};
+    CHECK_OK(pb_download(ctx, p->o, d->o, n));
+    CHECK_OK(pb_download(ctx, p->lse, d->lse, problem_rows(p) * sizeof(float)));
+    CHECK_OK(pb_download(ctx, p->dq, d->dq, n));
+    CHECK_OK(pb_download(ctx, p->dk, d->dk, m));
+    CHECK_OK(pb_download(ctx, p->dv, d->dv, m));
+    CHECK_OK(pb_download(ctx, p->dbias, d->dbias, problem_biases(p) * sizeof(float)));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) pb_release(ctx, all[i]);
+}
+
+/* Poisons the outputs, then runs both passes on the tensors, or on copies of them in the memory of a GPU. */
 static inline void problem_run(pb_ctx *ctx, problem *p)
 {
     problem_poison(p);
-    const pb_dynmask_attention_fwd_args f = problem_fwd(p);
-    const pb_dynmask_attention_bwd_args b = problem_bwd(p);
+    const problem on = ctx->id == PB_CPU ? *p : problem_to_device(ctx, p);
+    const pb_dynmask_attention_fwd_args f = problem_fwd(&on);
+    const pb_dynmask_attention_bwd_args b = problem_bwd(&on);
     CHECK_OK(pb_dynmask_attention_fwd(ctx, &f));
     CHECK_OK(pb_dynmask_attention_bwd(ctx, &b));
+    if (ctx->id != PB_CPU) problem_from_device(ctx, p, &on);
 }
 
 /* ---- comparisons --------------------------------------------------------------------------------------------- */
