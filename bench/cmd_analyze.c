@@ -13,6 +13,6 @@ pb_exit pb_cmd_analyze(const pb_options *o)
         pb_fail(PB_EINVAL, "analyze: one folder, not %d; another one to compare with is --against", (int)o->args.n);
         return pb_complain(PB_EXIT_USAGE);
     }
-    return pb_analyze(o->args.n ? o->args.v[0] : "profile", o->against, o->ceilings_run, (pb_analyze_format)format,
-                      stdout);
+    return pb_analyze(o->args.n ? o->args.v[0] : "profile", o->against, o->ceilings_run, o->timeline,
+                      (pb_analyze_format)format, stdout);
 }

@@ -246,10 +246,12 @@ static void look_for_silence(pb_monitor *m)
     }
 }
 
-/* True if no rank runs any longer. */
+/* True if no rank runs any longer, as far as this process can bring that about: a stopped rank on another host gets its
+ * SIGKILL from mpirun, which is ended now. */
 static bool all_gone(const pb_monitor *m)
 {
     bool gone = true;
+    if (m->ending && m->now - m->ended > PB_RANK_GRACE + 3) return true;
     for (int r = 0; r < m->o.size; r++)
         gone &= m->m[r].joined ? m->m[r].gone || r == m->o.self : m->starter_ended || m->ending;
     return gone;

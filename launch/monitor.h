@@ -8,7 +8,8 @@
  *     ended    it ended with another exit code than 0, and others still run the timeout later (10 s, if that is shorter)
  *     lagging  in three steps running, a phase took more than twice the median over the ranks; only reported
  * A dead or hung rank ends the job: all ranks hear that it is lost; on this host a dead or hung rank gets SIGKILL at
- * once, the others PB_RANK_GRACE + 1 seconds later, if they have not ended. */
+ * once, the others PB_RANK_GRACE + 1 seconds later, if they have not ended. Two seconds later the starter is ended, which
+ * kills what is left on other hosts. */
 #ifndef PB_MONITOR_H
 #define PB_MONITOR_H
 #include <stdbool.h>
@@ -32,7 +33,8 @@ pb_status pb_monitor_open(const pb_monitor_options *o, pb_monitor **out);
 void pb_monitor_address(const pb_monitor *m, char out[PB_LAUNCH_ADDRESS]);
 /* Asks every rank to stop cleanly, with this signal. */
 void pb_monitor_stop(pb_monitor *m, int sig);
-/* A descriptor that becomes readable when every rank has ended, and 3 seconds have passed for the starter to end. */
+/* A descriptor that becomes readable when every rank has ended, or can only be ended by the starter, and 3 seconds have
+ * passed for the starter to end. */
 int pb_monitor_wake(const pb_monitor *m);
 /* The program that started the ranks has ended: ranks that are still connected 10 seconds later have lost their job.
  * Waits until all ranks have ended, and returns the job's exit code: see launch.h. *joined: how many ranks ever

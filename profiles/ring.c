@@ -15,8 +15,11 @@
 typedef struct slot {
     _Alignas(64) _Atomic(const char *) name; /* one cache line: a record touches no second one */
     _Atomic int64_t begin, end, value;
-    _Atomic int64_t number;      /* of a collective */
-    _Atomic uintptr_t detail[2]; /* of an op: its flops and bytes; of a collective: its group and dtype */
+    _Atomic int64_t number; /* of a collective */
+    union {
+        _Atomic int64_t number;
+        _Atomic(const char *) text;
+    } detail[2]; /* of an op: its flops and bytes; of a collective: its group and dtype */
     _Atomic unsigned about;
     _Atomic int ranks; /* of the group of a collective */
 } slot;
@@ -198,8 +201,8 @@ void pb_ring_work(int64_t flops, int64_t bytes)
 {
     slot *o = innermost();
     if (!o) return;
-    SET(o->detail[0], (uintptr_t)flops);
-    SET(o->detail[1], (uintptr_t)bytes);
+    SET(o->detail[0].number, flops);
+    SET(o->detail[1].number, bytes);
     SET(o->about, GET(o->about) | HAS_WORK);
 }
 
@@ -207,8 +210,8 @@ void pb_ring_collective(const pb_range_collective *c)
 {
     slot *o = innermost();
     if (!o) return;
-    SET(o->detail[0], (uintptr_t)c->group);
-    SET(o->detail[1], (uintptr_t)c->dtype);
+    SET(o->detail[0].text, c->group);
+    SET(o->detail[1].text, c->dtype);
     SET(o->ranks, c->ranks);
     SET(o->number, c->number);
     SET(o->about, GET(o->about) | HAS_COLLECTIVE);
@@ -233,7 +236,7 @@ void pb_ring_finish(void)
         SET(s->value, GET(o->value));
         SET(s->about, about);
         if (about & (HAS_WORK | HAS_COLLECTIVE)) {
-            for (int i = 0; i < 2; i++) SET(s->detail[i], GET(o->detail[i]));
+            for (int i = 0; i < 2; i++) SET(s->detail[i].number, GET(o->detail[i].number));
             SET(s->ranks, GET(o->ranks));
             SET(s->number, GET(o->number));
         }
@@ -251,12 +254,11 @@ static pb_ring_record record_of(const slot *s, const pb_moment *end)
                         .kind = (pb_range_kind)(about & 255),
                         .depth = (int)(about >> 8 & 255)};
     if (about & HAS_WORK) {
-        r.flops = (int64_t)GET(s->detail[0]);
-        r.bytes = (int64_t)GET(s->detail[1]);
+        r.flops = GET(s->detail[0].number);
+        r.bytes = GET(s->detail[1].number);
     }
     if (about & HAS_COLLECTIVE)
-        r.of = (pb_range_collective){(const char *)GET(s->detail[0]), (const char *)GET(s->detail[1]), GET(s->ranks),
-                                     GET(s->number)};
+        r.of = (pb_range_collective){GET(s->detail[0].text), GET(s->detail[1].text), GET(s->ranks), GET(s->number)};
     return r;
 }
 

@@ -83,11 +83,18 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *by
     (void)pthread_mutex_unlock(&on.lock);
 }
 
-/* Gives back the buffers of the window before. */
+/* Gives back the buffers of the window before, as zeros: otherwise CUPTI would clear each one inside the window, in the
+ * thread that enqueues work. */
 static void empty_buffers(void)
 {
     (void)pthread_mutex_lock(&on.lock);
-    while (on.fulls) on.spare[on.spares++] = on.full[--on.fulls].bytes;
+    while (on.fulls) {
+        uint8_t *bytes = on.full[--on.fulls].bytes;
+        (void)pthread_mutex_unlock(&on.lock);
+        memset(bytes, 0, BUFFER);
+        (void)pthread_mutex_lock(&on.lock);
+        on.spare[on.spares++] = bytes;
+    }
     on.refused = on.dropped = 0;
     (void)pthread_mutex_unlock(&on.lock);
 }
@@ -147,6 +154,9 @@ static pb_status attach(void)
     for (size_t i = 0; !on.whole && i < sizeof ids / sizeof *ids; i++)
         CUPTI_TRY(cuptiEnableCallback, 1, on.subscriber, CUPTI_CB_DOMAIN_RESOURCE, ids[i]);
     CUPTI_TRY(cuptiSetThreadIdType, CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
+    size_t bytes = sizeof(uint8_t);
+    uint8_t zeroed = 1;
+    CUPTI_TRY(cuptiActivitySetAttribute, CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &bytes, &zeroed);
     CUPTI_TRY(cuptiActivityRegisterCallbacks, want_buffer, take_buffer);
     /* The first use of this kind generates code, which can take seconds: not in the first window. */
     CUPTI_TRY(cuptiActivityEnable, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);

@@ -1,4 +1,4 @@
-/* manifest.h - the JSON files of a profiled job beside its traces (profile.h). Private to trace. */
+/* manifest.h - the JSON files of a profiled job, next to its traces (profile.h). Private to trace. */
 #ifndef PB_TRACE_MANIFEST_H
 #define PB_TRACE_MANIFEST_H
 #include <jansson.h>

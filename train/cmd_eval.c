@@ -88,6 +88,7 @@ static pb_status evaluate(pb_job *j)
     dump_close(&d);
     if (s != PB_OK) return s;
     if (pb_train_leads(j->o)) printf("tokens %.0f\nloss %#.9g\nperplexity %#.9g\n", e.tokens, e.loss, exp(e.loss));
+    (void)pb_job_warn_of_loss(j, "the evaluation", e.loss);
     return isfinite(e.loss) ? PB_OK : pb_fail(PB_EWRONG, "the mean loss of the conversations is not finite");
 }
 

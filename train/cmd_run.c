@@ -23,6 +23,7 @@ typedef struct run {
     pb_progress p; /* p.iteration: completed steps, including those of earlier processes of a resumed run */
     double pace;   /* smoothed seconds per step; 0: not known yet */
     long timed;    /* steps of this process */
+    bool warned;   /* of a loss that no pretrained model has */
     bool stop;     /* this rank or, with several, another one was interrupted */
 } run;
 
@@ -158,6 +159,14 @@ static pb_status profiled_step(run *r, double lr, pb_step_result *x)
     return PB_OK;
 }
 
+/* Warns once in a run of a loss that no pretrained model has. */
+static void warn_of_loss(run *r, const pb_step_result *x)
+{
+    char what[40];
+    snprintf(what, sizeof what, "step %ld", done(r));
+    if (!r->warned) r->warned = pb_job_warn_of_loss(&r->j, what, x->loss);
+}
+
 static pb_status one_step(run *r)
 {
     pb_step_result x;
@@ -167,6 +176,7 @@ static pb_status one_step(run *r)
     PB_TRY(pb_job_alone(&r->j, profiled_step(r, lr, &x)));
     count_step(r, &x);
     r->stop = x.stop;
+    warn_of_loss(r, &x);
     PB_TRY(pb_job_memory(&r->j, &memory));
     if (!r->j.o->quiet && (done(r) % r->j.o->log_interval == 0 || done(r) == r->j.schedule.steps || x.skipped))
         print_progress(r, &x, lr, memory);

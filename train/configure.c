@@ -1,11 +1,8 @@
 /* configure.c - turns command-line options into the configurations of model, training, tokenizer and data. */
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "train/job.h"
-#include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 #include "trainer/hf/peft.h"
 
@@ -65,22 +62,6 @@ static pb_status parse_targets(const char *list, unsigned *out)
     return PB_OK;
 }
 
-/* Finds the geometry that --model names: a name in model.def, else a Hugging Face folder. */
-static pb_status find_model(const pb_train_options *o, pb_job *j, const pb_geometry **g)
-{
-    struct stat st;
-    const pb_status s = pb_geometry_find(o->model, g);
-    if (s == PB_OK) return s;
-    if (!strchr(o->model, '/') && (stat(o->model, &st) != 0 || !S_ISDIR(st.st_mode))) {
-        char names[400];
-        snprintf(names, sizeof names, "%s", pb_error());
-        return pb_fail(s, "%s, and no folder of this name exists", names);
-    }
-    PB_TRY(pb_hf_config_open(o->model, &j->hf));
-    *g = &j->hf.g;
-    return PB_OK;
-}
-
 /* Takes rank, alpha and targets from an existing adapter (--adapter) instead of from the options. */
 static pb_status configure_adapter(const pb_train_options *o, pb_model_config *m)
 {
@@ -96,11 +77,10 @@ static pb_status configure_adapter(const pb_train_options *o, pb_model_config *m
 
 static pb_status configure_model(const pb_train_options *o, pb_job *j)
 {
-    const pb_geometry *g;
-    PB_TRY(find_model(o, j, &g));
-    j->cfg = pb_train_defaults(g);
+    PB_TRY(pb_input_find_model(&j->input, o->model));
+    j->cfg = pb_train_defaults(j->input.geometry);
     pb_model_config *m = &j->cfg.model;
-    m->blank = g == &j->hf.g;
+    m->blank = j->input.folder != NULL;
     m->tuning = (pb_tuning)INDEX_OF(tunings, o->tuning);
     m->dtype = (pb_dtype)INDEX_OF(dtypes, o->dtype);
     m->seed = (uint64_t)o->seed;
@@ -113,6 +93,7 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     PB_TRY(parse_targets(o->targets, &m->targets));
     PB_TRY(configure_adapter(o, m));
     PB_TRY(set_bounded("batch", o->batch, 1 << 20, &j->cfg.B));
+    PB_TRY(set_bounded("loss-chunk", o->loss_chunk, 1 << 22, &j->cfg.loss_chunk));
     PB_TRY(set_bounded("seq", o->seq, 1 << 20, &j->cfg.S));
     j->cfg.attention = (pb_attention_variant)INDEX_OF(attentions, o->attention);
     j->cfg.kv_qat = (pb_kv_qat_variant)INDEX_OF(kv_qats, o->kv_qat);
@@ -190,77 +171,6 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     return configure_optimizer(o, j);
 }
 
-/* Sets the path of the tokenizer.json. If the file has that name, also sets the folder in which the tokenizer's other
- * files (tokenizer_config.json, chat_template.jinja) are looked for. */
-static pb_status set_tokenizer(pb_job *j, const char *path)
-{
-    static const char usual[] = "tokenizer.json";
-    char *file = j->paths[1], *folder = j->paths[2];
-    struct stat st;
-    const bool is_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    if (strlen(path) + sizeof "/" + sizeof usual > PB_JOB_PATH)
-        return pb_fail(PB_EINVAL, "--tokenizer %.60s...: the path has %zu bytes and is too long", path, strlen(path));
-    snprintf(file, PB_JOB_PATH, "%s%s%s", path, is_folder ? "/" : "", is_folder ? usual : "");
-    const char *slash = strrchr(file, '/');
-    j->tokenizer_path = file;
-    if (strcmp(slash ? slash + 1 : file, usual) != 0) return PB_OK;
-    snprintf(folder, PB_JOB_PATH, "%.*s", !slash || slash == file ? 1 : (int)(slash - file), slash ? file : ".");
-    j->tokenizer_folder = folder;
-    return PB_OK;
-}
-
-/* Selects the tokenizer: the one that --tokenizer names, else the one in the model's folder. A model of a named
- * geometry has no folder; it gets the byte tokenizer. */
-static pb_status configure_tokenizer(const pb_train_options *o, pb_job *j)
-{
-    if (o->tokenizer) return strcmp(o->tokenizer, "bytes") == 0 ? PB_OK : set_tokenizer(j, o->tokenizer);
-    if (!j->cfg.model.blank) return PB_OK;
-    PB_TRY(set_tokenizer(j, o->model));
-    if (access(j->tokenizer_path, F_OK) == 0) return PB_OK;
-    return pb_fail(PB_EINVAL, "%s has no tokenizer.json: give one with --tokenizer DIR|FILE, or use --tokenizer bytes",
-                   o->model);
-}
-
-static pb_template family_template(pb_family family)
-{
-    return family == PB_FAMILY_QWEN2   ? PB_TEMPLATE_QWEN2_5
-           : family == PB_FAMILY_QWEN3 ? PB_TEMPLATE_QWEN3
-           : family == PB_FAMILY_V4    ? PB_TEMPLATE_DEEPSEEK_V4
-                                       : PB_TEMPLATE_LLAMA3;
-}
-
-/* Selects the chat template that the tokenizer's files contain, else the template of the model's family. */
-static pb_status find_template(pb_job *j)
-{
-    pb_chat_options *chat = &j->data_cfg.chat;
-    if (j->tokenizer_folder) PB_TRY(pb_chat_template_find(j->tokenizer_folder, &j->template));
-    j->template_from = j->template.file ? j->template.file : "the model's family";
-    chat->family = j->template.file ? j->template.family : family_template(j->cfg.model.geometry->family);
-    chat->system = j->template.file ? j->template.system : NULL;
-    return PB_OK;
-}
-
-static pb_status configure_text(const pb_train_options *o, pb_job *j)
-{
-    pb_chat_options *chat = &j->data_cfg.chat;
-    PB_TRY(configure_tokenizer(o, j));
-    if (o->template) {
-        chat->family = (pb_template)INDEX_OF(templates, o->template);
-        j->template_from = "--template";
-    } else if (!j->tokenizer_path) {
-        chat->family = PB_TEMPLATE_BYTES;
-        j->template_from = "the byte tokenizer";
-    } else {
-        PB_TRY(find_template(j));
-    }
-    if ((chat->family == PB_TEMPLATE_BYTES) != !j->tokenizer_path)
-        return pb_fail(PB_EINVAL, "--template %s cannot be used with %s", templates[chat->family],
-                       j->tokenizer_path ? j->tokenizer_path : "the byte tokenizer");
-    chat->thinking = o->thinking;
-    chat->keep_thinking = o->keep_thinking;
-    return PB_OK;
-}
-
 /* Sets how conversations become rows (--pack). With --pack stream each row is treated as one text, even if several
  * conversations are in it: `packed` is false, and batches have no arrays `start` and `pos`. */
 static pb_status configure_rows(const pb_train_options *o, pb_job *j)
@@ -284,9 +194,11 @@ static pb_status configure_rows(const pb_train_options *o, pb_job *j)
 static pb_status configure_data(const pb_train_options *o, pb_job *j)
 {
     pb_dataset_config *d = &j->data_cfg;
-    PB_TRY(configure_text(o, j));
+    PB_TRY(pb_input_find_text(&j->input, o->data, o->tokenizer, o->template ? INDEX_OF(templates, o->template) : -1));
+    d->chat = j->input.chat;
+    d->chat.thinking = o->thinking;
+    d->chat.keep_thinking = o->keep_thinking;
     PB_TRY(configure_rows(o, j));
-    j->data_path = o->data ? o->data : pb_shipped_path(j->paths[0], sizeof j->paths[0]);
     d->mask = (pb_mask_type)INDEX_OF(masks, o->loss_mask_type);
     d->bad_lines = (pb_bad_lines)INDEX_OF(bad_lines, o->bad_lines);
     d->seed = (uint64_t)o->seed;
@@ -305,6 +217,8 @@ pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
         PB_TRY(set_bounded("ranks", o->ranks, 1 << 16, &j->ranks));
     if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is not an option; try --help", o->args.v[0]);
     PB_TRY(configure_model(o, j));
+    if (o->dump_logits && o->loss_chunk)
+        return pb_fail(PB_EINVAL, "--dump-logits needs the logits of all tokens: use --loss-chunk 0");
     if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;
     else PB_TRY(configure_training(o, j));
     PB_TRY(configure_data(o, j));

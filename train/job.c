@@ -2,6 +2,7 @@
  * evaluates a data set. */
 #include "train/job.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "os/where.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/peft.h"
+#include "trainer/input/fit.h"
 
 /* ---- opening tokenizer and data --------------------------------------------------------------------- */
 
@@ -53,8 +55,8 @@ static void print_text(const pb_job *j)
 #undef X
     };
     const pb_chat_options *o = &j->data_cfg.chat;
-    printf("tokenizer: %s; chat template: %s, from %s", j->tokenizer_path ? j->tokenizer_path : "bytes",
-           names[o->family], j->template_from);
+    printf("tokenizer: %s; chat template: %s, from %s", j->input.tokenizer_path ? j->input.tokenizer_path : "bytes",
+           names[o->family], j->input.template_from);
     if (o->system && *o->system) printf(", with a default system message of %zu bytes", strlen(o->system));
     printf("\n");
 }
@@ -63,17 +65,13 @@ static pb_status open_data(pb_job *j)
 {
     pb_dataset_config part = j->data_cfg;
     const bool eval = j->cfg.model.frozen;
-    PB_TRY(pb_tokenizer_open(j->tokenizer_path, &j->tokenizer));
-    if (pb_tokenizer_vocab(j->tokenizer) > (size_t)j->cfg.model.geometry->V)
-        return pb_fail(PB_EINVAL, "the tokenizer has %zu token ids, but the vocabulary of %s has only %d",
-                       pb_tokenizer_vocab(j->tokenizer), j->o->model, j->cfg.model.geometry->V);
-    PB_TRY(pb_chat_template_check(j->data_cfg.chat.family, j->tokenizer));
+    PB_TRY(pb_input_open_tokenizer(&j->input, &j->data_cfg.chat, &j->tokenizer));
     if (!j->o->quiet) print_text(j);
     part.evaluation = eval && part.held_out > 0;
-    PB_TRY(open_dataset(j, eval ? "evaluation" : "training", j->data_path, &part, &j->counts, &j->data));
+    PB_TRY(open_dataset(j, eval ? "evaluation" : "training", j->input.data_path, &part, &j->counts, &j->data));
     if (eval || (!j->o->eval_data && !(part.held_out > 0))) return PB_OK;
     part.evaluation = part.held_out > 0;
-    const char *path = j->o->eval_data ? j->o->eval_data : j->data_path;
+    const char *path = j->o->eval_data ? j->o->eval_data : j->input.data_path;
     return open_dataset(j, "evaluation", path, &part, &j->eval_counts, &j->eval_data);
 }
 
@@ -95,50 +93,28 @@ static pb_status alloc_rows(pb_job *j)
 
 /* ---- opening the device and the trainer, loading weights ---------------------------------------------- */
 
-/* Loads weights and adapters from files into the trainer's model. On the plan backend, only the headers of the files
- * are checked against the model. */
+/* Loads weights and adapters from files into the trainer's model. */
 static pb_status load_files(const pb_job *j, pb_trainer *t, pb_load_report *r)
 {
     if (j->cfg.model.blank) PB_TRY(pb_model_load_hf(pb_trainer_model(t), j->o->model, r));
     return j->o->adapter ? pb_peft_load(pb_trainer_model(t), j->o->adapter) : PB_OK;
 }
 
-/* Computes the peak memory of this rank's job in bytes with the plan backend. Also checks that the weight files have
- * the sizes of the model. */
-static pb_status plan_size(const pb_job *j, pb_ctx *ctx, double *bytes)
-{
-    pb_trainer *t = NULL;
-    pb_train_config cfg = j->cfg;
-    const double tokens = (double)j->micro_batches * j->ranks * j->cfg.B * j->cfg.S;
-    ctx->prefer = j->ctx.prefer;
-    cfg.comm = NULL;
-    if (j->ranks > 1) PB_TRY(pb_comm_open_plan(ctx, "dp", j->rank, j->ranks, &cfg.comm));
-    pb_status s = pb_trainer_open(ctx, &cfg, &t);
-    if (s == PB_OK) s = load_files(j, t, NULL);
-    if (s == PB_OK) s = pb_trainer_shard(t);
-    if (s == PB_OK && !j->cfg.model.frozen) s = pb_trainer_reserve(t, j->cfg.S);
-    *bytes = (double)pb_plan_peak(ctx) + tokens * (4 * sizeof(int32_t) + sizeof(float));
-    pb_trainer_close(t);
-    pb_comm_close(cfg.comm);
-    return s;
-}
-
-/* Checks, before anything large is allocated, that the weight files match the configuration and, on a CPU, that there
- * is enough memory. A GPU allocation that is too large fails at once, but host memory would first fill up. */
+/* Checks, before anything large is allocated, that the weight files match the configuration and that there is enough
+ * memory: host memory would first fill up. */
 static pb_status check_size(const pb_job *j)
 {
-    pb_ctx plan;
-    double bytes;
-    PB_TRY(pb_ctx_open_plan(&plan, j->device));
-    const pb_status s = plan_size(j, &plan, &bytes);
-    pb_ctx_close(&plan);
-    PB_TRY(s);
-    const int here = pb_world_member_of(j->o->world, j->rank)->local_size;
-    const double left = pb_memory_available() / here;
-    if (j->device != PB_CPU || bytes <= left) return PB_OK;
-    return pb_fail(PB_ENOMEM,
-                   "%s needs %.1f MB of memory%s, but only %.1f MB are available; `train plan` prints what needs them",
-                   j->o->model, 1e-6 * bytes, here > 1 ? " per rank" : "", 1e-6 * left);
+    const double tokens = (double)j->micro_batches * j->ranks * j->cfg.B * j->cfg.S;
+    return pb_fit_check(&(pb_fit){.cfg = &j->cfg,
+                                  .device = j->device,
+                                  .name = j->o->model,
+                                  .folder = j->input.folder,
+                                  .adapter = j->o->adapter,
+                                  .prefer = j->ctx.prefer,
+                                  .rank = j->rank,
+                                  .ranks = j->ranks,
+                                  .local_size = pb_world_member_of(j->o->world, j->rank)->local_size,
+                                  .more = tokens * (4 * sizeof(int32_t) + sizeof(float))});
 }
 
 static pb_status load(pb_job *j)
@@ -263,6 +239,18 @@ pb_status pb_job_memory(const pb_job *j, double *bytes)
     return PB_OK;
 }
 
+bool pb_job_warn_of_loss(const pb_job *j, const char *what, double loss)
+{
+    const int V = j->cfg.model.geometry->V;
+    if (!j->input.folder || !(loss > log((double)V))) return false;
+    if (pb_train_leads(j->o))
+        fprintf(stderr,
+                "train: note: %s has the loss %.4g, above ln V = %.4g of equal probabilities for all %d tokens: is the "
+                "model trained, and do tokenizer and chat template belong to it?\n",
+                what, loss, log((double)V), V);
+    return true;
+}
+
 pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count)
 {
     const size_t number = (size_t)micro * (size_t)j->ranks + (size_t)j->rank;
@@ -340,7 +328,9 @@ pb_status pb_job_evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self
     if (s == PB_OK) s = pb_dataset_seek(d, (pb_data_position){0, 0});
     j->evaluated = d;
     pb_where_phase("evaluation");
+    pb_trainer_evaluates(j->trainer, true);
     if (s == PB_OK) s = evaluate(j, each, self, nll, all, &e);
+    pb_trainer_evaluates(j->trainer, false);
     if (s == PB_OK) pb_where_phase(NULL);
     free(nll);
     free(all);

@@ -4,27 +4,17 @@
 #define PB_JOB_H
 #include "ranks/topology.h"
 #include "train/options.h"
-#include "trainer/data/chat_template.h"
-#include "trainer/data/dataset.h"
-#include "trainer/hf/hf_config.h"
+#include "trainer/input/input.h"
 #include "trainer/step/schedule.h"
 #include "trainer/step/trainer.h"
-
-enum { PB_JOB_PATH = 1024 };
 
 typedef struct pb_job {
     const pb_train_options *o;
     pb_train_config cfg;
-    pb_hf_config hf; /* only valid if the model is a folder (cfg.model.blank) */
+    pb_input input; /* the model and the text that the options name */
     pb_schedule schedule;
     double matrix_lr; /* peak learning rate of the matrices; with --optimizer normuon only */
     pb_dataset_config data_cfg;
-    const char *data_path, *tokenizer_path; /* tokenizer_path NULL: the byte tokenizer */
-    const char *tokenizer_folder;           /* folder of tokenizer_config.json; NULL: none */
-    pb_chat_template template;              /* the chat template found in tokenizer_folder */
-    /* The source of the template, for messages: the name of an option or of a file, or "the model's family". */
-    const char *template_from;
-    char paths[3][PB_JOB_PATH]; /* storage of data_path, tokenizer_path and tokenizer_folder */
     pb_backend_id device;
     bool graph; /* --mode graph */
     pb_ctx ctx;
@@ -63,6 +53,11 @@ void pb_job_close(pb_job *j); /* also after a failed open, and for {0} */
 /* Sets *bytes to the peak memory. CPU: the process's peak resident set, plus the planned memory on the plan backend.
  * GPU: the allocated or planned device memory. */
 pb_status pb_job_memory(const pb_job *j, double *bytes);
+
+/* Prints a note if the model comes from a folder and `loss`, that of `what`, is above ln V, the loss of a model that gives
+ * all V tokens one probability: a pretrained model is better, so its weights, tokenizer or template were misread. True if
+ * the loss is above. */
+bool pb_job_warn_of_loss(const pb_job *j, const char *what, double loss);
 
 /* Agrees with the other ranks on the status of what all of them have done (pb_world_agree). */
 pb_status pb_job_agree(const pb_job *j, const char *what, pb_status s);

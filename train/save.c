@@ -65,11 +65,11 @@ static const char *format_number(pb_saver *s, double v)
 static pb_status identify_tokenizer(const pb_job *j, pb_digest_text *out)
 {
     pb_file_digest d;
-    if (!j->tokenizer_path) {
+    if (!j->input.tokenizer_path) {
         snprintf(out->hex, sizeof out->hex, "bytes");
         return PB_OK;
     }
-    PB_TRY(pb_digest_file(&pb_disk_posix, j->tokenizer_path, 0, &d));
+    PB_TRY(pb_digest_file(&pb_disk_posix, j->input.tokenizer_path, 0, &d));
     *out = d.digest;
     return PB_OK;
 }
@@ -88,7 +88,7 @@ static pb_status settings(pb_saver *s)
     PB_TRY(identify_tokenizer(s->j, &s->tokenizer));
     o.tokenizer = s->tokenizer.hex;
     o.template = templates[s->j->data_cfg.chat.family];
-    o.data = s->j->data_path;
+    o.data = s->j->input.data_path;
     o.lr = s->j->schedule.lr;
     o.warmup = (double)s->j->schedule.warmup;
 #define OPT(name, type, letter, argument, deflt, commands, resumed, help)                                              \
@@ -236,7 +236,8 @@ static pb_status write_export(void *self)
     const char *dir = x->dir;
     pb_model *m = pb_trainer_model(j->trainer);
     if (j->cfg.model.tuning == PB_FULL || j->o->merge) {
-        const pb_hf_text text = {j->cfg.model.blank ? j->o->model : NULL, j->tokenizer_path, j->tokenizer_folder};
+        const pb_hf_text text = {j->cfg.model.blank ? j->o->model : NULL, j->input.tokenizer_path,
+                                 j->input.tokenizer_folder};
         PB_TRY(pb_model_save_hf(m, dir, &(pb_hf_save_config){.merge = j->o->merge, .text = &text}));
     } else {
         PB_TRY(pb_peft_save(m, dir, j->o->model));

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
@@ -14,20 +13,6 @@ static bool begins_conversation(const pb_rows *r, size_t i, size_t in_row, size_
 {
     if (r->start[i] != (int32_t)in_row) return false;
     return r->mask[i] > 0 || (in_row + 1 < S && r->start[i + 1] == (int32_t)in_row);
-}
-
-/* Returns the row length of a step whose longest row uses `longest` positions: a multiple of --bucket, at most S. */
-static int bucket_of(const pb_job *j, int longest)
-{
-    const int up = longest > 0 ? (longest + j->bucket - 1) / j->bucket * j->bucket : j->bucket;
-    return up < j->cfg.S ? up : j->cfg.S;
-}
-
-/* Shortens n rows in place: each keeps the first `to` of its `from` elements, which have 4 bytes each. */
-static void shorten(void *rows, size_t n, size_t from, size_t to)
-{
-    char *p = rows;
-    for (size_t i = 1; i < n && to < from; i++) memmove(p + 4 * i * to, p + 4 * i * from, 4 * to);
 }
 
 /* The length and the counts of the rows that were drawn for a step. */
@@ -41,14 +26,11 @@ typedef struct step_rows {
 static step_rows draw_rows(pb_job *j)
 {
     const pb_rows *r = &j->rows;
-    const size_t rows = (size_t)j->micro_batches * (size_t)j->ranks * (size_t)j->cfg.B, most = (size_t)j->cfg.S;
-    int longest = 0;
+    const size_t rows = (size_t)j->micro_batches * (size_t)j->ranks * (size_t)j->cfg.B;
     pb_dataset_next(j->data, (int)rows, r);
-    for (size_t i = 0; i < rows; i++) longest = r->used[i] > longest ? r->used[i] : longest;
-    step_rows d = {.S = bucket_of(j, longest)};
+    step_rows d = {.S = pb_rows_length(r, rows, j->cfg.S, j->bucket)};
     const size_t S = (size_t)d.S;
-    void *const all[] = {r->ids, r->targets, r->mask, r->start, r->pos};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) shorten(all[i], rows, most, S);
+    pb_rows_shorten(r, rows, j->cfg.S, d.S);
     for (size_t i = 0; i < rows * S; i++) {
         d.count += (double)r->mask[i];
         d.conversations += begins_conversation(r, i, i % S, S);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bench/analyze/analyze_job.h"
+#include "bench/analyze/timeline.h"
 #include "bench/text/text.h"
 
 static void csv_head(const pb_analyze_output *o)
@@ -195,7 +196,8 @@ static pb_status print_all(const pb_analyzed *j, const pb_analyzed *before, cons
     return before ? pb_analyze_change(j, before, o) : PB_OK;
 }
 
-pb_exit pb_analyze(const char *folder, const char *against, const char *ceilings, pb_analyze_format format, FILE *out)
+pb_exit pb_analyze(const char *folder, const char *against, const char *ceilings, const char *timeline,
+                   pb_analyze_format format, FILE *out)
 {
     pb_analyzed j = {0}, before = {0};
     pb_ceilings c;
@@ -206,7 +208,8 @@ pb_exit pb_analyze(const char *folder, const char *against, const char *ceilings
     if (s == PB_OK && ceilings) s = pb_ceilings_read(ceilings, pb_analyzed_has_gpu(&j), &c);
     if (s == PB_OK) {
         missing = print_head(&j, &o);
-        if (j.run.n) s = print_all(&j, against ? &before : NULL, &o);
+        if (timeline) s = pb_timeline_write(&j.run, timeline);
+        if (s == PB_OK && j.run.n) s = print_all(&j, against ? &before : NULL, &o);
     }
     destroy(&j);
     destroy(&before);

@@ -34,13 +34,13 @@ static size_t list_calls(const pb_analyzed *j, call *out)
         const size_t from = n;
         for (size_t k = 0; k < t->ncollectives; k++) {
             const pb_trace_collective *c = &t->collectives[k];
-            if (!c->first) {
+            if (!c->first && n > from) {
                 if (c->end + shift > out[n - 1].end) out[n - 1].end = c->end + shift;
                 continue;
             }
             const bool more = n > from && strcmp(out[n - 1].group, c->group) == 0 && out[n - 1].number == c->number;
-            out[n] = (call){c->group, t->first_step, c->number, more ? out[n - 1].again + 1 : 0, c->begin + shift,
-                            c->end + shift};
+            out[n] = (call){c->group,         t->first_step, c->number, more ? out[n - 1].again + 1 : 0,
+                            c->begin + shift, c->end + shift};
             n++;
         }
     }
@@ -62,8 +62,11 @@ static void print_agreement(const pb_analyze_output *o, double *late, double *ap
     pb_figure(a, wait, "s");
     pb_figure(b, middle, "s");
     pb_figure(c, most, "s");
-    fprintf(o->f, "\n%d collectives are in the traces of several ranks: the last rank begins %s after the first (median); the "
-                  "ends, which clocks that agree show together, are %s apart (median), at most %s\n", n, a, b, c);
+    fprintf(
+        o->f,
+        "\n%d collectives are in the traces of several ranks: the last rank begins %s after the first (median); the "
+        "ends, which clocks that agree show together, are %s apart (median), at most %s\n",
+        n, a, b, c);
 }
 
 /* How far apart the ranks begin and end the same call: a check of the clocks. */
@@ -99,8 +102,8 @@ static pb_status compare_calls(const pb_analyzed *j, const pb_analyze_output *o)
 /* One line for each rank, collective, group and dtype; means per step. */
 pb_status pb_analyze_collectives(const pb_analyzed *j, const pb_analyze_output *o)
 {
-    static const char *const titles[] = {"collective", "group", "ranks", "dtype", "rank", "calls per step",
-                                         "bytes per call", "time per step", "exposed"};
+    static const char *const titles[] = {"collective",     "group",          "ranks",         "dtype",  "rank",
+                                         "calls per step", "bytes per call", "time per step", "exposed"};
     enum { COLUMNS = sizeof titles / sizeof *titles };
     pb_sheet t = {0};
     pb_sheet_row(&t, COLUMNS, titles);

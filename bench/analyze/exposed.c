@@ -14,7 +14,8 @@ static pb_collective_part *part_of(pb_breakdown *b, const pb_trace_collective *c
 {
     for (int i = 0; i < b->ncollectives; i++) {
         pb_collective_part *p = &b->collectives[i];
-        if (strcmp(p->name, c->name) == 0 && strcmp(p->group, c->group) == 0 && strcmp(p->dtype, c->dtype) == 0) return p;
+        if (strcmp(p->name, c->name) == 0 && strcmp(p->group, c->group) == 0 && strcmp(p->dtype, c->dtype) == 0)
+            return p;
     }
     if (b->ncollectives == PB_BREAKDOWN_COLLECTIVES) return NULL;
     b->collectives[b->ncollectives] =
@@ -45,8 +46,8 @@ static double exposed(const pb_intervals *one, const pb_intervals *steps, const 
     return pb_intervals_common(one, steps) - hidden;
 }
 
-static void add(const pb_trace_collective *all, size_t n, const pb_intervals *steps,
-                const pb_intervals *waits, const pb_intervals *hides, pb_breakdown *out)
+static void add(const pb_trace_collective *all, size_t n, const pb_intervals *steps, const pb_intervals *waits,
+                const pb_intervals *hides, pb_breakdown *out)
 {
     double covered = -1e300; /* the latest end so far */
     for (size_t i = 0; i < n; i++) {

@@ -159,7 +159,10 @@ static pb_status read_events(const char *path, const json_t *o, double begin_us,
             t->collectives[t->ncollectives] = collective(args, 1e-6 * at, 1e-6 * (at + number(e, "dur")));
             kernels = t->collectives[t->ncollectives++].kernel || kernels;
         }
-        if (is_gpu_work(cat)) t->gpu[t->ngpu++] = gpu_span(name, cat, args, 1e-6 * at, 1e-6 * (at + number(e, "dur")));
+        if (is_gpu_work(cat)) {
+            t->gpu[t->ngpu] = gpu_span(name, cat, args, 1e-6 * at, 1e-6 * (at + number(e, "dur")));
+            t->gpu[t->ngpu++].lane = (int64_t)number(e, "tid");
+        }
         if (!json_object_get(args, "kind")) continue; /* not a range */
         t->events[t->n++] = (pb_trace_event){.name = name,
                                              .kind = kind_of(args),

@@ -24,6 +24,7 @@ typedef struct pb_gpu_span {
     pb_gpu_work what;              /* COMMUNICATION: a kernel of NCCL; MEMORY: a copy, or memory set to a value */
     double begin, end;             /* as in pb_trace_event */
     double flops, bytes;           /* least work of the op of a replayed graph, on one of its kernels; else 0 */
+    int64_t lane;                  /* the stream, plus 1000000 for each further lane of work that overlaps on it */
     bool graph;   /* a replayed graph as a whole: what is COMMUNICATION or KERNEL inside is not known */
     double moved; /* bytes that a copy moved or set; 0 for kernels */
 } pb_gpu_span;

@@ -71,9 +71,9 @@ typedef struct judge {
     const pb_gates *gates;
     const pb_judge_opts *o;
     pb_verdicts *out;
-    bool stored;        /* the base is a baseline, which lacks metrics that baselines do not store */
-    const char *host;   /* the candidate's host */
-    const char *newest; /* run_id of the base's newest session of the current suite */
+    bool stored;      /* the base is a baseline, which lacks metrics that baselines do not store */
+    const char *host; /* the candidate's host */
+    size_t from, to;  /* the base's series of the current suite */
 } judge;
 
 /* ln(candidate/base) of the ceiling that the gate names. NaN: the gate names no ceiling, or a side lacks it. */
@@ -143,12 +143,23 @@ static bool has_value(const pb_series *s) { return pb_series_ok(s) || pb_series_
 static bool broken(const pb_series *s) { return !has_value(s) && s->status != PB_ROW_UNSUPPORTED; }
 static bool has_direction(const pb_series *s) { return strcmp(s->better, "none") != 0; }
 
+/* True if the candidate should have a row that only the base has: the newest session has it. The number of ranks is an
+ * option and no axis of a grid. So stored sessions of several ranks are compared with runs of as many ranks only. */
+static bool expected(const judge *j, const pb_series *b)
+{
+    bool measured = !j->stored;
+    for (size_t i = 0; i < j->cand->n && !measured; i++)
+        measured = !is_requirement(&j->cand->s[i]) && pb_key_same_ranks(j->cand->s[i].key, b->key);
+    if (!measured || !b->sessions) return false;
+    return b->session[b->sessions - 1].run_id == pb_newest_session(j->base, j->from, j->to, b->key);
+}
+
 /* Judges a row that only the base has. Returns false if the row is not worth reporting. */
 static bool judge_base(const judge *j, pb_verdict *v)
 {
     const pb_series *b = v->base;
     if (is_requirement(b) || (!has_value(b) && !b->refuted) || !has_direction(b) || j->o->subset) return false;
-    if (!b->sessions || b->session[b->sessions - 1].run_id != j->newest) return false;
+    if (!expected(j, b)) return false;
     const pb_series *outcome =
         pb_series_find(j->cand, b->key, "outcome"); /* gives the reason why the case has no values */
     v->id = PB_VERDICT_MISSING;
@@ -239,10 +250,9 @@ static pb_status judge_row(const judge *j, const pb_series *s, const pb_series *
 static pb_status judge_rows(judge *j, const char *suite)
 {
     const pb_series_set *base = j->base, *cand = j->cand;
-    size_t suite_end = 0;
     for (size_t i = 0, k = 0; i < base->n || k < cand->n;) {
         const pb_series *b = i < base->n ? &base->s[i] : NULL, *c = k < cand->n ? &cand->s[k] : NULL;
-        if (b && i >= suite_end) j->newest = pb_newest_session(base, i, suite_end = pb_suite_end(base, i));
+        if (b && i >= j->to) j->from = i, j->to = pb_suite_end(base, i);
         int order = !b ? 1 : !c ? -1 : pb_series_order(b->key, b->metric, c->key, c->metric);
         if (order > 0) b = NULL;
         if (order < 0) c = NULL;
@@ -263,8 +273,7 @@ pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const p
                .o = o,
                .out = out,
                .stored = base->n && base->s->sessions && pb_stored(base->s->session->run_id),
-               .host = cand->n ? cand->s->host : "",
-               .newest = ""};
+               .host = cand->n ? cand->s->host : ""};
     out->cand = cand;
     out->confirmed = o->confirmed;
     return judge_rows(&j, suite);

@@ -9,7 +9,8 @@
 
 typedef struct ratio {
     const char *metric, *suite, *of;
-    const char *axis, *value, *other;                  /* the differing axis, its two values; NULL: see find_other */
+    const char *axis, *value,
+        *other; /* the differing axis, its two values, other "": no such axis; NULL: see find_other */
     bool (*find_other)(const pb_case *, pb_case *out); /* false: the case is not the first of a ratio */
 } ratio;
 
@@ -33,7 +34,9 @@ static bool other_case(const ratio *r, const pb_case *c, pb_case *out)
     if (!r->axis) return r->find_other(c, out);
     const char *value = pb_case_get(c, r->axis);
     pb_case other = *c;
-    if (!value || strcmp(value, r->value) != 0 || pb_case_set(&other, r->axis, r->other) != PB_OK) return false;
+    if (!value || strcmp(value, r->value) != 0) return false;
+    if (!*r->other) pb_case_drop(&other, r->axis);
+    else if (pb_case_set(&other, r->axis, r->other) != PB_OK) return false;
     pb_case_finish(&other);
     *out = other;
     return true;

@@ -69,10 +69,22 @@ pb_status pb_requirement_emit(pb_emitter *emitter, const char *id, const pb_axis
 
 /* ---- requirements on measured cases ------------------------------------------------------------------- */
 
-/* True if the measured case `c` has the suite, the name and the axes of `of`, a case of the requirement. `c` may have
- * more axes. */
-static bool is_of(const pb_case *c, const pb_case *of)
+/* True if `axis` is `ranks` or one of those of `omitted`, "axis=value axis=value". */
+static bool is_omitted(const char *omitted, const char *axis)
 {
+    const size_t n = strlen(axis);
+    if (strcmp(axis, "ranks") == 0) return true;
+    for (const char *at = omitted; at && *at; at += strcspn(at, " "), at += strspn(at, " "))
+        if (strncmp(at, axis, n) == 0 && at[n] == '=') return true;
+    return false;
+}
+
+/* True if the measured case `c` has the suite, the name and the axes of `of`, a case of the requirement. `c` may have
+ * more axes, but none that keys omit: with such an axis the step is another one. */
+static bool is_of(const pb_case *c, const pb_case *of, const char *omitted)
+{
+    for (int i = 0; i < c->n; i++)
+        if (is_omitted(omitted, c->axes[i].name) && !pb_case_get(of, c->axes[i].name)) return false;
     if (strcmp(c->suite, of->suite) != 0 || strcmp(c->name, of->name) != 0) return false;
     for (int i = 0; i < of->n; i++) {
         const char *v = pb_case_get(c, of->axes[i].name);
@@ -83,15 +95,15 @@ static bool is_of(const pb_case *c, const pb_case *of)
 
 /* Finds the best value among the measured cases that match `of`; they may differ in axes that `of` does not name.
  * False: no case matches. */
-static bool find_best(const pb_emitter *emitter, const pb_requirement *r, const pb_case *of, pb_case *out,
-                      double *figure)
+static bool find_best(const pb_emitter *emitter, const pb_requirement *r, const pb_case *of, const char *omitted,
+                      pb_case *out, double *figure)
 {
     const char *key;
     bool found = false;
     for (int i = 0; (key = pb_emitted_key(emitter, i)) != NULL; i++) {
         pb_case c;
         double v;
-        if (pb_case_parse(key, &c) != PB_OK || !is_of(&c, of)) continue;
+        if (pb_case_parse(key, &c) != PB_OK || !is_of(&c, of, omitted)) continue;
         if (!pb_emitted_value(emitter, key, r->metric, &v)) continue;
         if (found && (r->best == PB_BEST_lowest ? v >= *figure : v <= *figure)) continue;
         *out = c;
@@ -101,7 +113,8 @@ static bool find_best(const pb_emitter *emitter, const pb_requirement *r, const 
     return found;
 }
 
-static pb_status judge(pb_emitter *emitter, const pb_requirement *r, const pb_case *of, const char *words)
+static pb_status judge(pb_emitter *emitter, const pb_requirement *r, const pb_case *of, const char *omitted,
+                       const char *words)
 {
     static const char *const part_of_machine_id[PB_MACHINES] = {
         [PB_MACHINE_any_gpu] = "", [PB_MACHINE_h200] = "-h200-"};
@@ -109,19 +122,19 @@ static pb_status judge(pb_emitter *emitter, const pb_requirement *r, const pb_ca
     pb_case c;
     double figure = 0;
     char how[200];
-    if (!find_best(emitter, r, of, &c, &figure)) return PB_OK;
+    if (!find_best(emitter, r, of, omitted, &c, &figure)) return PB_OK;
     snprintf(how, sizeof how, "%s: %.4g", words, figure);
     if (strcmp(c.suite, "kernels") == 0) PB_TRY(pb_case_set(&c, "op", of->name));
     return pb_requirement_emit(emitter, r->id, c.axes, c.n, figure, here, how);
 }
 
-pb_status pb_requirements_conclude(pb_emitter *emitter, const char *suite)
+pb_status pb_requirements_conclude(pb_emitter *emitter, const char *suite, const char *omitted)
 {
     for (const pb_requirement *r = pb_requirements; r->id; r++)
         for (const pb_judged_case *j = r->cases; j && j->key; j++) {
             pb_case of;
             PB_TRY(pb_case_parse(j->key, &of));
-            if (strcmp(of.suite, suite) == 0) PB_TRY(judge(emitter, r, &of, j->words));
+            if (strcmp(of.suite, suite) == 0) PB_TRY(judge(emitter, r, &of, omitted, j->words));
         }
     return PB_OK;
 }

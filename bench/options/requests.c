@@ -13,5 +13,6 @@ pb_plan_request pb_options_plan(const pb_options *o)
                              .prefer = o->prefer,
                              .ranks = o->ranks,
                              .no_ceilings = o->ceilings && strcmp(o->ceilings, "no") == 0,
-                             .only = o->child_only};
+                             .only = o->child_only,
+                             .input = {o->data, o->tokenizer, o->template, o->loss_mask_type}};
 }

@@ -153,6 +153,22 @@ bool pb_key_is_control(const char *key)
     return strstr(key, "?" PB_CONTROL_AXIS "=") || strstr(key, "&" PB_CONTROL_AXIS "=");
 }
 
+/* The value of axis `ranks`, with its length; length 0: the key has none. */
+static const char *ranks_of(const char *key, size_t *n)
+{
+    const char *at = strstr(key, "&ranks=");
+    if (!at) at = strstr(key, "?ranks=");
+    *n = at ? strcspn(at + 7, "&") : 0;
+    return at ? at + 7 : key;
+}
+
+bool pb_key_same_ranks(const char *a, const char *b)
+{
+    size_t n, m;
+    a = ranks_of(a, &n), b = ranks_of(b, &m);
+    return n == m && strncmp(a, b, n) == 0;
+}
+
 bool pb_key_matches(const char *pattern, const char *key)
 {
     return strpbrk(pattern, "*?[") ? fnmatch(pattern, key, 0) == 0 : strstr(key, pattern) != NULL;

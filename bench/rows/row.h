@@ -26,6 +26,9 @@ typedef struct pb_case {
     int n;                                        /* axes in use */
     pb_axis axes[PB_CASE_AXES];                   /* sorted by name */
     char key[PB_KEY_TEXT];                        /* suite/name?axis=value&...; written by pb_case_finish() */
+    /* The model and data that the user names (bench/suites/own_input.h), borrowed from the plan; NULL: the case uses
+     * those that its axes name, or it was read from a key. */
+    struct pb_own_input *own;
 } pb_case;
 
 /* The value of an axis. NULL: the case does not have this axis. */
@@ -50,6 +53,8 @@ pb_status pb_case_parse(const char *key, pb_case *out);
 #define PB_CONTROL_SECOND "second"
 /* True if the key is that of a control case. */
 bool pb_key_is_control(const char *key);
+/* True if both keys are of as many ranks: equal values of axis `ranks`, or none. */
+bool pb_key_same_ranks(const char *a, const char *b);
 /* True if the key matches a pattern of the command line: a glob that matches the whole key, or a word without *, ? and
  * [ that the key contains. */
 bool pb_key_matches(const char *pattern, const char *key);

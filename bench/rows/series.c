@@ -235,12 +235,12 @@ size_t pb_suite_end(const pb_series_set *set, size_t from)
     return to;
 }
 
-const char *pb_newest_session(const pb_series_set *set, size_t from, size_t to)
+const char *pb_newest_session(const pb_series_set *set, size_t from, size_t to, const char *key)
 {
     const char *newest = "";
     for (size_t i = from; i < to; i++) {
         const pb_series *s = &set->s[i];
-        int n = s->sessions;
+        int n = pb_key_same_ranks(s->key, key) ? s->sessions : 0;
         while (n && s->session[n - 1].kept) n--;
         const char *last = n ? s->session[n - 1].run_id : "";
         if (last != newest && strcmp(last, newest) > 0) newest = last;

@@ -134,8 +134,8 @@ static pb_status skip(const pb_case *c, pb_emitter *emitter)
 static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, const pb_suite_env *env, const pb_options *o)
 {
     pb_emitter *emitter = env->emitter;
-    pb_status s = plan->suite->conclude ? plan->suite->conclude(ctx, emitter) : PB_OK;
-    if (s == PB_OK) s = pb_ratios_conclude(emitter, plan->suite->name);
+    pb_status s = pb_ratios_conclude(emitter, plan->suite->name); /* before requirements, which may judge a ratio */
+    if (s == PB_OK && plan->suite->conclude) s = plan->suite->conclude(ctx, emitter);
     if (pb_interrupted()) return PB_EXIT_HARNESS;
     if (s == PB_OK)
         return mark(env, o, (pb_place){emitter->process + 1, 0}) == PB_OK ? PB_EXIT_OK : complain(env, PB_EXIT_HARNESS);

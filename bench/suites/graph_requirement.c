@@ -18,13 +18,14 @@ static const char tiny_key[] = "requirement/tiny?batch=2&clip=fused&dtype=f32&la
 
 /* A trainer that runs its steps eagerly or as a graph. It has taken one step, which sizes the scratch memory. */
 typedef struct variant {
+    const pb_case *c;
     pb_trainer *t;
     pb_graph *graph; /* captured backward pass with clip; NULL: eager */
 } variant;
 
 static pb_status step(pb_ctx *ctx, const variant *a, size_t batch, double *loss)
 {
-    PB_TRY(pb_train_case_batch(a->t, batch));
+    PB_TRY(pb_train_case_batch(a->c, a->t, batch));
     PB_TRY(pb_phase_forward(ctx, a->t));
     PB_TRY(pb_phase_loss(ctx, a->t));
     PB_TRY(a->graph ? pb_replay(ctx, a->graph) : pb_backward_and_clip(ctx, a->t));
@@ -39,6 +40,7 @@ static pb_status open_variants(pb_ctx *ctx, const pb_case *c, variant *eager, va
     variant *const both[] = {eager, graphed};
     double loss;
     for (int i = 0; i < 2; i++) {
+        both[i]->c = c;
         PB_TRY(pb_train_case_open(ctx, c, &both[i]->t));
         PB_TRY(pb_trainer_set_lr(both[i]->t, 0));
         PB_TRY(step(ctx, both[i], 0, &loss));
@@ -172,9 +174,10 @@ static bool is_qlora(const pb_case *c)
 
 pb_status pb_graph_losses_check(const pb_case *c)
 {
-    if (is_qlora(c) && pb_train_case_graph(c) && !pb_case_is(c, "clip", "sync")) return PB_OK;
-    return pb_fail(PB_EINVAL,
-                   "case losses needs model=qwen2.5-1.5b, tuning=qlora, mode=graph and a clip other than sync");
+    const bool stream = !pb_case_get(c, "pack") || pb_case_is(c, "pack", "stream");
+    if (is_qlora(c) && stream && pb_train_case_graph(c) && !pb_case_is(c, "clip", "sync")) return PB_OK;
+    return pb_fail(PB_EINVAL, "case losses needs model=qwen2.5-1.5b, tuning=qlora, mode=graph, a clip other than sync, "
+                              "and no packed rows");
 }
 
 double pb_graph_losses_seconds(const pb_case *c)

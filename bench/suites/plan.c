@@ -41,13 +41,16 @@ static pb_status add_case(void *user, const pb_case *c)
         p->cases = more;
         p->room = room;
     }
-    p->cases[p->n++] = *c;
+    p->cases[p->n] = *c;
+    if (p->own) p->cases[p->n].own = p->own;
+    p->n++;
     return PB_OK;
 }
 
 void pb_plan_free(pb_plan *p)
 {
     free(p->cases);
+    pb_own_input_close(p->own);
     *p = (pb_plan){0};
 }
 
@@ -131,17 +134,19 @@ static pb_status replaced(const char *line, const pb_axis_list *l, char *out, si
 }
 
 /* Returns the default or full grid of the suite for the device; NULL: the suite has no grid. */
-static const char *const *grid_of(const pb_suite *s, bool device, bool full)
+static const char *const *grid_of(const pb_suite *s, bool device, const pb_plan_request *r)
 {
+    if (device && r->ranks > 1 && !r->full_grid && s->device_ranks_grid) return s->device_ranks_grid;
     const char *const *usual = device && s->device_grid ? s->device_grid : s->grid;
     const char *const *all = device && s->device_grid ? s->device_full_grid : s->full_grid;
-    return full && all ? all : usual;
+    return r->full_grid && all ? all : usual;
 }
 
-static pb_status plan_lines(const pb_ctx *ctx, const pb_suite *s, bool full, const pb_axis_list *l, pb_plan *p)
+static pb_status plan_lines(const pb_ctx *ctx, const pb_suite *s, const pb_plan_request *r, const pb_axis_list *l,
+                            pb_plan *p)
 {
     static const char *const one[] = {"", NULL};
-    const char *const *line = grid_of(s, ctx->id != PB_CPU, full);
+    const char *const *line = grid_of(s, ctx->id != PB_CPU, r);
     char text[4096];
     for (line = line ? line : one; *line; line++) {
         PB_TRY(replaced(*line, l, text, sizeof text));
@@ -253,13 +258,14 @@ static pb_status filter(const pb_plan_request *r, pb_plan *p)
 
 /* ---- making the whole plan ---------------------------------------------------------------------------- */
 
-/* Adds the number of ranks, and impl and prefer if the suite has no axis of this name, to the keys, because they change
+/* Adds the digest of the user's data, the number of ranks, and impl and prefer if the suite has no axis of this name, to the keys, because they change
  * what is measured. */
 static pb_status name_choice(const pb_suite *s, const pb_plan_request *r, pb_plan *p)
 {
     char ranks[32];
     snprintf(ranks, sizeof ranks, "%ld", r->ranks);
     for (int i = 0; i < p->n; i++) {
+        if (p->own) PB_TRY(pb_case_set(&p->cases[i], "data", p->own->data));
         if (r->ranks > 1) PB_TRY(pb_case_set(&p->cases[i], "ranks", ranks));
         if (r->impl && !suite_has_axis(s, "impl")) PB_TRY(pb_case_set(&p->cases[i], "impl", r->impl));
         if (r->prefer && !suite_has_axis(s, "prefer")) PB_TRY(pb_case_set(&p->cases[i], "prefer", r->prefer));
@@ -330,11 +336,12 @@ static pb_status check_ranks(const pb_suite *s, const pb_plan_request *r, const 
 static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_plan_request *r, pb_plan *p)
 {
     if (r->counting && s->counting) s = s->counting;
-    const pb_axis_list l = axes_of(s, r);
+    pb_axis_list l = axes_of(s, r);
     p->suite = s;
     PB_TRY(check_ranks(s, r, &l));
+    PB_TRY(pb_own_input_apply(s->own_input ? NULL : s->name, &r->input, &l, &p->own));
     PB_TRY(check_axes(s, &l));
-    PB_TRY(s->enumerate ? plan_enumerated(ctx, s, r->full_grid, &l, p) : plan_lines(ctx, s, r->full_grid, &l, p));
+    PB_TRY(s->enumerate ? plan_enumerated(ctx, s, r->full_grid, &l, p) : plan_lines(ctx, s, r, &l, p));
     PB_TRY(filter(r, p));
     PB_TRY(name_choice(s, r, p));
     PB_TRY(drop_misfits(s, &l, p));
@@ -360,7 +367,7 @@ static pb_status plan_ceilings(pb_ctx *ctx, const pb_suite *s, const pb_plan_req
     const pb_axis_list none = {.n = 0};
     int kept = 0;
     if (!ceiling || ceiling == s || s->alone) return PB_OK;
-    PB_TRY(plan_lines(ctx, ceiling, false, &none, out));
+    PB_TRY(plan_lines(ctx, ceiling, &(pb_plan_request){.full_grid = false}, &none, out));
     for (int i = 0; i < out->n; i++)
         if (ceiling_wanted(r, &out->cases[i])) out->cases[kept++] = out->cases[i];
     out->n = kept;
@@ -374,6 +381,7 @@ static pb_status plan_both(pb_ctx *ctx, const pb_suite *s, const pb_plan_request
     out->device = ctx->id != PB_CPU;
     out->ceilings = out->n;
     if (st == PB_OK) st = plan_suite(ctx, s, r, &chosen);
+    out->own = chosen.own, chosen.own = NULL;
     out->suite = chosen.suite; /* that of a counting run has no conclusions */
     for (int i = 0; i < chosen.n && st == PB_OK; i++) st = add_case(out, &chosen.cases[i]);
     pb_plan_free(&chosen);

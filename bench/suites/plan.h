@@ -3,6 +3,7 @@
 #define PB_PLAN_H
 #include "bench/rows/rows.h"
 #include "bench/suites/grid.h"
+#include "bench/suites/own_input.h"
 #include "bench/suites/suite.h"
 
 /* A request of the user. Strings are borrowed. A request of zeros asks for the suite's default grid. */
@@ -15,6 +16,7 @@ typedef struct pb_plan_request {
     long ranks;                /* ranks of each process, which the keys name; at most 1: no ranks */
     bool counting;             /* instructions are counted: the suite's cases for that, without control cases */
     const char *only;          /* keys as for pb_plan_keep(); NULL: all */
+    pb_input_request input;    /* the user's data; the user's model is a value of the axis model */
 } pb_plan_request;
 
 enum { PB_MOST_RANKS = 256 }; /* of --ranks */
@@ -23,8 +25,9 @@ typedef struct pb_plan {
     const pb_suite *suite;
     pb_case *cases; /* [n], owned. The first `ceilings` belong to suite ceiling and are measured first, in this order */
     int n, ceilings, room;
-    int controls; /* the last `controls` cases are control cases (controls.h) */
-    bool device;  /* true: the cases run on a GPU */
+    int controls;      /* the last `controls` cases are control cases (controls.h) */
+    bool device;       /* true: the cases run on a GPU */
+    pb_own_input *own; /* owned: the user's model and data, which the cases read; NULL: none */
 } pb_plan;
 
 const pb_suite *pb_suite_find(const char *name); /* NULL: no such suite; the error (EINVAL) has a suggestion */

@@ -27,7 +27,7 @@ static pb_status train(pb_ctx *ctx, const pb_rank_steps *s, int step, int all, p
     *loss = 0;
     for (int k = 0; st == PB_OK && k < s->parts; k++) {
         const int mine = k * s->ranks + s->rank;
-        st = pb_train_case_micro_batch(s->t, (size_t)step * (size_t)all, (size_t)all, (size_t)mine);
+        st = pb_train_case_micro_batch(s->c, s->t, (size_t)step * (size_t)all, (size_t)all, (size_t)mine);
         pb_trainer_accumulate(s->t, k > 0);
         pb_trainer_reduce(s->t, k + 1 == s->parts);
         if (st == PB_OK) st = pb_train_micro(ctx, s->t);

@@ -51,7 +51,7 @@ static pb_status measure_one(pb_ctx *ctx, job *j, pb_rank_steps *s)
     o.lockstep = NULL;
     pb_timing *t = malloc(sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
-    pb_status st = pb_train_case_batch(s->t, 0);
+    pb_status st = pb_train_case_batch(s->c, s->t, 0);
     if (st == PB_OK) st = pb_measure(ctx, pb_rank_step, s, &o, t);
     if (st == PB_OK && t->n) j->one_seconds = t->median;
     free(t);
@@ -62,7 +62,7 @@ static pb_status measure_one(pb_ctx *ctx, job *j, pb_rank_steps *s)
 static pb_status train_one(pb_ctx *ctx, job *j, pb_trainer *t, pb_check *v)
 {
     const int all = j->steps.parts * j->steps.ranks;
-    pb_rank_steps s = {t, 0, 1, all};
+    pb_rank_steps s = {j->c, t, 0, 1, all};
     PB_TRY(pb_train_case_gradient(ctx, j->c, t, j->env->emitter, v));
     if (v->status != PB_ROW_OK) return PB_OK;
     PB_TRY(pb_rank_results_get(ctx, &s, all, j->env->heartbeat, &j->one));
@@ -76,8 +76,9 @@ static pb_status open_trainer(pb_ctx *ctx, const job *j, pb_comm *comm, pb_train
     PB_TRY(pb_train_case_config(j->c, &cfg));
     cfg.comm = comm;
     if (!comm) cfg.shard = PB_SHARD_NONE;
-    PB_TRY(pb_trainer_open(ctx, &cfg, out));
-    const pb_status s = pb_train_case_batch(*out, 0);
+    PB_TRY(pb_train_case_shape(j->c, &cfg));
+    PB_TRY(pb_train_case_trainer(ctx, j->c, &cfg, out));
+    const pb_status s = pb_train_case_batch(j->c, *out, 0);
     if (s != PB_OK) pb_trainer_close(*out);
     return s;
 }
@@ -251,7 +252,8 @@ pb_status pb_rank_steps_run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *e
         return s;
     }
     j->c = c, j->env = env;
-    j->steps = (pb_rank_steps){.rank = l ? pb_comm_rank(l->comm) : 0,
+    j->steps = (pb_rank_steps){.c = c,
+                               .rank = l ? pb_comm_rank(l->comm) : 0,
                                .ranks = pb_lockstep_size(l),
                                .parts = cfg.micro_batches > 1 ? cfg.micro_batches : 1};
     s = pb_lockstep_meet(l, pb_lockstep_leads(l) ? alone(ctx, j, &v) : PB_OK);

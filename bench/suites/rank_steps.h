@@ -13,6 +13,7 @@
 
 /* The steps of a case on this rank. */
 typedef struct pb_rank_steps {
+    const pb_case *c;
     pb_trainer *t;
     int rank, ranks; /* of those that train together */
     int parts;       /* micro-batches of this rank in a step */

@@ -8,6 +8,9 @@ typedef struct pb_suite {
     /* True if `bench run --ranks N` measures it: every rank makes the same calls of pb_lockstep_*, as pb_measure() does
      * with the options of pb_env_measure_opts(). Its keys then have ranks=N. */
     bool ranks;
+    /* True if its cases can read the user's model and data (pb_case.own): it has an axis model, and opens trainers with
+     * pb_train_case_open(). */
+    bool own_input;
     /* True if each case is measured in an operating-system process of its own, because what a case changes in its process
      * is not undone afterwards. The processes of one process number take the cases in their shuffled order, one after
      * the other; a last one concludes, with the rows of all of them. No ceilings are measured. */
@@ -24,6 +27,8 @@ typedef struct pb_suite {
     const char *const *full_grid; /* cases of --grid full; NULL: those of `grid` */
     /* Grids for a GPU, which needs other models and sizes; NULL: as on the CPU. */
     const char *const *device_grid, *const *device_full_grid;
+    /* Default cases of several ranks on GPUs; NULL: those of device_grid. */
+    const char *const *device_ranks_grid;
     /* Optional: rejects impossible combinations of values before anything is measured. EINVAL with a one-line
      * message. */
     pb_status (*check)(const pb_case *c);

@@ -171,7 +171,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
     PB_TRY(pb_attn_crossovers(emitter));
-    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "attention");
+    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "attention", NULL);
 }
 
 static pb_status check_case(const pb_case *c)

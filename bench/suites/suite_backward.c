@@ -30,14 +30,42 @@ static apart compare(const float *a, const float *b, size_t n)
     return (apart){worst, norm > 0 ? sqrt(sum / norm) : sqrt(sum)};
 }
 
+/* The work that is timed: `parts` backward passes whose gradients are added, then the clip. */
+typedef struct work {
+    pb_trainer *t;
+    int parts;
+} work;
+
+/* Every pass reads the activations of the batch that is loaded. With a loss chunk it includes the loss phase, which then
+ * computes the head's part of the backward pass, and the head's forward pass with it. A pb_fn. */
+static pb_status backward_and_clip(pb_ctx *ctx, void *self)
+{
+    const work *w = self;
+    pb_status s = PB_OK;
+    for (int k = 0; s == PB_OK && k < w->parts; k++) {
+        pb_trainer_accumulate(w->t, k > 0);
+        if (pb_trainer_config(w->t)->loss_chunk) s = pb_run_phase(ctx, w->t, PB_PHASE_loss);
+        if (s == PB_OK) s = pb_run_phase(ctx, w->t, PB_PHASE_backward);
+    }
+    pb_trainer_accumulate(w->t, false);
+    return s == PB_OK ? pb_run_phase(ctx, w->t, PB_PHASE_clip) : s;
+}
+
+static work work_of(pb_trainer *t)
+{
+    const int parts = pb_trainer_config(t)->micro_batches;
+    return (work){t, parts > 1 ? parts : 1};
+}
+
 /* Compares the gradients of a graph replay with those of an eager call. */
 static pb_status graph_difference(pb_ctx *ctx, pb_trainer *t, apart *out)
 {
+    work w = work_of(t);
     float *eager = NULL, *replayed = NULL;
     pb_graph *g;
     size_t n;
-    PB_TRY(pb_backward_and_clip(ctx, t));
-    PB_TRY(pb_record(ctx, pb_backward_and_clip, t, &g));
+    PB_TRY(backward_and_clip(ctx, &w));
+    PB_TRY(pb_record(ctx, backward_and_clip, &w, &g));
     pb_status s = pb_gradient_copy(t, &eager, &n);
     if (s == PB_OK) s = pb_replay(ctx, g);
     if (s == PB_OK) s = pb_gradient_copy(t, &replayed, &n);
@@ -89,7 +117,8 @@ static pb_status emit_times(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const 
 {
     const pb_train_config *cfg = pb_trainer_config(t);
     PB_TRY(pb_emit_timing(emitter, c, "backward_time", timing, ""));
-    PB_TRY(pb_emit(emitter, c, "tokens_per_second", cfg->B * cfg->S / timing->median, timing->n, PB_ROW_OK, ""));
+    const double tokens = (double)work_of(t).parts * cfg->B * cfg->S;
+    PB_TRY(pb_emit(emitter, c, "tokens_per_second", tokens / timing->median, timing->n, PB_ROW_OK, ""));
     if (ctx->id != PB_CPU) PB_TRY(pb_emit(emitter, c, "host_time", timing->host_median, timing->n, PB_ROW_OK, ""));
     if (pb_train_case_graph(c)) PB_TRY(pb_emit_graph(emitter, c, timing));
     return pb_train_case_memory(ctx, c, emitter);
@@ -99,11 +128,15 @@ static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const p
 {
     const pb_flops flops = pb_trainer_flops(t);
     if (!timing->counted) PB_TRY(emit_times(ctx, c, t, timing, emitter));
-    return pb_emit_counters(emitter, c, ctx, timing, flops.backward - flops.again);
+    const pb_train_config *cfg = pb_trainer_config(t);
+    const double head = 2.0 * cfg->B * cfg->S * cfg->model.geometry->V * cfg->model.geometry->D;
+    const double each = flops.backward - flops.again + (cfg->loss_chunk ? head : 0);
+    return pb_emit_counters(emitter, c, ctx, timing, work_of(t).parts * each);
 }
 
 static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, const pb_suite_env *env)
 {
+    work w = work_of(t);
     pb_timing *timing = malloc(sizeof *timing);
     if (!timing) return pb_fail(PB_ENOMEM, "no memory for samples");
     pb_measure_opts o = pb_env_measure_opts(
@@ -111,7 +144,7 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool grap
         (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 40, .min_time = ctx->id == PB_CPU ? 1 : 0.3});
     o.graph = graph;
     pb_status s = pb_train_case_fresh(ctx, t);
-    if (s == PB_OK) s = pb_measure(ctx, pb_backward_and_clip, t, &o, timing);
+    if (s == PB_OK) s = pb_measure(ctx, backward_and_clip, &w, &o, timing);
     if (s == PB_EUNSUPPORTED)
         s = pb_emit(env->emitter, c, "backward_time", (double)NAN, 0, PB_ROW_UNSUPPORTED, pb_error());
     else if (s == PB_OK) s = emit_rows(ctx, c, t, timing, env->emitter);
@@ -134,20 +167,27 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
     return s;
 }
 
+/* The micro-batches of a case. */
+static double parts_of(const pb_case *c)
+{
+    const char *parts = pb_case_get(c, "accumulate");
+    return parts ? strtod(parts, NULL) : 1;
+}
+
 /* Estimate: set-up, the checks (four forward passes and up to four backward passes), then the samples. A backward pass
  * costs as much as one forward pass if only adapters are trained, and as much as two if all weights are. */
 static double expect(const pb_case *c)
 {
     const double forward = pb_train_case_seconds(c);
     const char *tuning = pb_case_get(c, "tuning");
-    const double backward = forward * (tuning && strcmp(tuning, "full") == 0 ? 2 : 1);
+    const double backward = parts_of(c) * forward * (tuning && strcmp(tuning, "full") == 0 ? 2 : 1);
     const double samples = backward * 5 > 1 ? backward * 5 : 1;
     return 1 + 4 * forward + 4 * backward + samples;
 }
 
 static double device_expect(const pb_case *c)
 {
-    return pb_graph_losses_is(c) ? pb_graph_losses_seconds(c) : pb_train_case_device_seconds(c);
+    return pb_graph_losses_is(c) ? pb_graph_losses_seconds(c) : parts_of(c) * pb_train_case_device_seconds(c);
 }
 
 static pb_status check_case(const pb_case *c)
@@ -181,14 +221,16 @@ static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
     return ctx->id == PB_CPU ? PB_OK : pb_graph_gain_conclude(emitter, "backward", "backward_time");
 }
 
-#define AXES    PB_TRAIN_AXES " batch=1 clip=fused mode=eager seq=128 tuning=lora"
+#define AXES    PB_TRAIN_AXES " accumulate= batch=1 clip=fused mode=eager seq=128 tuning=lora"
+#define OMITTED PB_TRAIN_AXES_OMITTED " accumulate=1"
 #define COUNTED "model=tiny seq=32 batch=1 "
 static const char *const counted_grid[] = {VARIANTS(COUNTED "tuning=lora"), COUNTED "tuning=full,qlora", NULL};
 static const char *const counted_full_grid[] = {
     COUNTED "tuning=full,lora,qlora dtype=f32,bf16 mode=eager,graph clip=sync,fused,multi", NULL};
 static const pb_suite counting = {.name = "backward",
+                                  .own_input = true,
                                   .axes = AXES,
-                                  .omitted = PB_TRAIN_AXES_OMITTED,
+                                  .omitted = OMITTED,
                                   .grid = counted_grid,
                                   .full_grid = counted_full_grid,
                                   .check = check_case,
@@ -197,9 +239,10 @@ static const pb_suite counting = {.name = "backward",
 
 const pb_suite pb_suite_backward = {
     .name = "backward",
+    .own_input = true,
     .what = "the backward pass of a model: what a CUDA graph and a fused gradient clip gain",
     .axes = AXES,
-    .omitted = PB_TRAIN_AXES_OMITTED,
+    .omitted = OMITTED,
     .grid = grid,
     .full_grid = full_grid,
     .device_grid = device_grid,

@@ -220,7 +220,7 @@ static double device_expect(const pb_case *c) { return pb_kernel_case_seconds(c,
 
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
-    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "kernels");
+    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "kernels", NULL);
 }
 
 #define AXES "dtype=* impl=!ref shape=*"

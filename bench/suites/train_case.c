@@ -1,4 +1,4 @@
-/* train_case.c - opens trainers for the cases of training suites, and checks their gradients. */
+/* train_case.c - converts the axes of the training suites to configurations, and checks gradients. */
 #include "bench/suites/train_case.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/rows/rows.h"
-#include "trainer/data/shipped.h"
+#include "bench/suites/own_input.h"
 #include "trainer/step/trainer.h"
 
 /* ---- converting the axes of a case to a configuration -------------------------------------------- */
@@ -61,8 +61,27 @@ static const char *const attentions[] = {PB_ATTENTION_MAP(WORD)};
 static const char *const recomputes[] = {PB_RECOMPUTE_MAP(WORD)};
 static const char *const reduces[] = {PB_REDUCE_MAP(WORD)};
 static const char *const shards[] = {PB_SHARD_MAP(WORD)};
+static const char *const optimizers[] = {PB_OPTIMIZER_MAP(WORD)};
+static const char *const variants[] = {PB_NS_MAP(WORD)};
 static const char *const dtypes[] = {"f32", "bf16"};
+static const char *const switches[] = {"off", "on"};
 #undef WORD
+
+/* Sets the optimizer; its axes may be missing. */
+static pb_status optimizer(const pb_case *c, pb_train_config *out)
+{
+    int which = PB_OPTIMIZER_ADAMW, variant = (int)out->normuon.variant, guard = 0;
+    const char *ns = pb_case_get(c, "iteration"), *on = pb_case_get(c, "guard");
+    if (pb_case_get(c, "optimizer")) PB_TRY(word(c, "optimizer", optimizers, PB_NOPTIMIZERS, &which));
+    if (ns) PB_TRY(word(c, "iteration", variants, PB_NNS, &variant));
+    if (on) PB_TRY(word(c, "guard", switches, 2, &guard));
+    if (which != PB_OPTIMIZER_NORMUON && (ns || on))
+        return pb_fail(PB_EINVAL, "axis %s needs optimizer=normuon", ns ? "iteration" : "guard");
+    out->optimizer = (pb_optimizer)which;
+    out->normuon.variant = (pb_ns_variant)variant;
+    out->normuon.guard = guard;
+    return PB_OK;
+}
 
 pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
 {
@@ -70,8 +89,12 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     const char *model = pb_case_get(c, "model");
     int tuning, clip, dtype, attention = PB_ATTENTION_AUTO, reduce = PB_REDUCE_F32, shard = PB_SHARD_NONE;
     int recompute = PB_RECOMPUTE_NONE;
-    PB_TRY(pb_geometry_find(model ? model : "", &g));
+    const bool own = c->own && model && strcmp(model, c->own->model) == 0;
+    if (own) g = c->own->in.geometry;
+    else PB_TRY(pb_geometry_find(model ? model : "", &g));
     pb_train_config t = pb_train_defaults(g);
+    t.model.blank = own && c->own->in.folder;
+    PB_TRY(pb_train_case_packed(c, &t.packed));
     PB_TRY(word(c, "tuning", tunings, PB_NTUNINGS, &tuning));
     PB_TRY(word(c, "clip", clips, PB_NCLIPS, &clip));
     PB_TRY(word(c, "dtype", dtypes, PB_NFLOAT, &dtype));
@@ -80,11 +103,13 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     if (pb_case_get(c, "shard")) PB_TRY(word(c, "shard", shards, PB_NSHARDS, &shard));
     if (pb_case_get(c, "recompute")) PB_TRY(word(c, "recompute", recomputes, PB_NRECOMPUTES, &recompute));
     if (pb_case_get(c, "accumulate")) PB_TRY(number(c, "accumulate", 1, 1 << 20, &t.micro_batches));
+    if (pb_case_get(c, "loss-chunk")) PB_TRY(number(c, "loss-chunk", 0, 1 << 22, &t.loss_chunk));
     PB_TRY(number(c, "batch", 1, 1 << 20, &t.B));
     PB_TRY(number(c, "seq", 1, g->max_pos, &t.S));
     PB_TRY(number(c, "layers", 0, g->L, &t.model.layers));
     PB_TRY(number(c, "rank", 1, g->D, &t.model.rank));
     PB_TRY(target_bits(c, &t.model.targets));
+    PB_TRY(optimizer(c, &t));
     t.model.tuning = (pb_tuning)tuning;
     t.model.dtype = (pb_dtype)dtype;
     t.model.alpha = 2 * (float)t.model.rank;
@@ -155,53 +180,6 @@ double pb_train_case_device_seconds(const pb_case *c)
     const double open = 0.3 + 0.5e-9 * weights, step = pb_train_case_device_step(c);
     const bool full = tuning && strcmp(tuning, "full") == 0;
     return open + (full ? 3e-9 * weights : 0) + (10 * step > 0.5 ? 10 * step : 0.5);
-}
-
-/* ---- opening trainers, and batches of the shipped text ---------------------------------------------- */
-
-/* Opens the text of a case, in rows of cfg->S tokens. */
-static pb_status open_text(const pb_train_config *cfg, pb_dataset **out)
-{
-    char path[1024];
-    return pb_byte_stream_open(pb_shipped_path(path, sizeof path), cfg->S, cfg->model.seed, out);
-}
-
-pb_status pb_train_case_micro_batch(pb_trainer *t, size_t first, size_t all, size_t index)
-{
-    const pb_train_config *cfg = pb_trainer_config(t);
-    const size_t n = (size_t)cfg->B * cfg->S;
-    double count = 0;
-    pb_dataset *text;
-    PB_TRY(open_text(cfg, &text));
-    int32_t *ids = malloc(2 * n * sizeof *ids);
-    float *mask = malloc(n * sizeof *mask);
-    pb_status s = ids && mask ? PB_OK : pb_fail(PB_ENOMEM, "no memory for a batch");
-    for (size_t i = 0; s == PB_OK && i < all; i++) {
-        pb_dataset_batch(text, cfg->B, first + i, &(pb_rows){ids, ids + n, mask});
-        for (size_t k = 0; k < n; k++) count += (double)mask[k];
-    }
-    if (s == PB_OK) {
-        pb_dataset_batch(text, cfg->B, first + index, &(pb_rows){ids, ids + n, mask});
-        s = pb_trainer_set_batch(t, &(pb_batch){ids, ids + n, mask, count});
-    }
-    free(ids);
-    free(mask);
-    pb_dataset_close(text);
-    return s;
-}
-
-pb_status pb_train_case_batch(pb_trainer *t, size_t index) { return pb_train_case_micro_batch(t, index, 1, 0); }
-
-pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out)
-{
-    pb_train_config cfg;
-    pb_trainer *t;
-    PB_TRY(pb_train_case_config(c, &cfg));
-    PB_TRY(pb_trainer_open(ctx, &cfg, &t));
-    pb_status s = pb_train_case_batch(t, 0);
-    if (s != PB_OK) pb_trainer_close(t);
-    else *out = t;
-    return s;
 }
 
 /* ---- checking the gradients --------------------------------------------------------------------------- */
@@ -329,7 +307,7 @@ static pb_status by_differences(pb_trainer *t, const float *grad, double *error)
 }
 
 /* Compares the gradient with that of an f32 model of the same weights, on the same batch. */
-static pb_status by_f32_model(pb_trainer *t, const float *grad, double *error)
+static pb_status by_f32_model(const pb_case *c, pb_trainer *t, const float *grad, double *error)
 {
     pb_train_config cfg = *pb_trainer_config(t);
     pb_trainer *wide;
@@ -339,8 +317,8 @@ static pb_status by_f32_model(pb_trainer *t, const float *grad, double *error)
     /* Weights are rounded to bf16 before quantisation. Otherwise NF4 would choose other codes, and the weights would
      * differ by more than rounding. */
     cfg.model.as_bf16 = true;
-    PB_TRY(pb_trainer_open(pb_trainer_model(t)->ctx, &cfg, &wide));
-    pb_status s = pb_train_case_batch(wide, 0);
+    PB_TRY(pb_train_case_trainer(pb_trainer_model(t)->ctx, c, &cfg, &wide));
+    pb_status s = pb_train_case_batch(c, wide, 0);
     if (s == PB_OK) s = run_phases(wide, PB_PHASE_backward);
     if (s == PB_OK) s = pb_gradient_copy(wide, &want, &n);
     pb_trainer_close(wide);
@@ -350,14 +328,14 @@ static pb_status by_f32_model(pb_trainer *t, const float *grad, double *error)
     return PB_OK;
 }
 
-pb_status pb_gradient_error(pb_trainer *t, double *error)
+pb_status pb_gradient_error(const pb_case *c, pb_trainer *t, double *error)
 {
     float *grad;
     size_t n;
     PB_TRY(run_phases(t, PB_PHASE_backward));
     PB_TRY(pb_gradient_copy(t, &grad, &n));
     pb_status s =
-        pb_trainer_config(t)->model.dtype == PB_F32 ? by_differences(t, grad, error) : by_f32_model(t, grad, error);
+        pb_trainer_config(t)->model.dtype == PB_F32 ? by_differences(t, grad, error) : by_f32_model(c, t, grad, error);
     free(grad);
     return s;
 }

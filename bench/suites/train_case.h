@@ -1,5 +1,5 @@
-/* train_case.h - shared by the suites that train: opens a trainer for the axes of a case, on the text in this
- * repository, and checks that its gradients are right. */
+/* train_case.h - shared by the suites that train: opens a trainer for the axes of a case, on the text in this repository
+ * or the user's, and checks that its gradients are right. */
 #ifndef PB_TRAIN_CASE_H
 #define PB_TRAIN_CASE_H
 #include "bench/measure/measure.h"
@@ -8,24 +8,39 @@
 
 /* Axes of every training suite, with their common defaults. `attention` has no default and is in the key only if given;
  * otherwise the model decides. Only models that offer a choice accept it, so that each case has exactly one key. */
-#define PB_TRAIN_AXES "attention= dtype=f32 layers=0 model=smollm2-135m rank=16 recompute= targets=q+v"
+#define PB_TRAIN_AXES                                                                                                  \
+    "attention= dtype=f32 layers=0 loss-chunk= model=smollm2-135m pack= rank=16 recompute= targets=q+v"
 /* Their values that the keys omit, because a case is the same without the axis. */
-#define PB_TRAIN_AXES_OMITTED "recompute=none"
+#define PB_TRAIN_AXES_OMITTED "loss-chunk=0 pack=stream recompute=none"
 
 /* Axes of data parallel steps; see docs/ranks.md. They have no default and are in the key only if given; the keys also
  * omit the values of PB_RANK_AXES_OMITTED, with which a step is the same as without the axis. */
 #define PB_RANK_AXES         " accumulate= reduce= shard="
 #define PB_RANK_AXES_OMITTED "accumulate=1 reduce=f32 shard=none"
 
-/* pb_train_case_open() opens a trainer for the axes accumulate, attention, batch, clip, dtype, layers, model, rank,
- * recompute, reduce, seq, shard, targets and tuning, and loads batch 0; the caller closes it. pb_train_case_batch()
- * loads batch number `index` of the text. pb_train_case_config() returns only the configuration. EINVAL: the message
- * names the invalid axis. */
+/* Axes of the optimizer. guard and iteration (of Newton-Schulz) are for optimizer=normuon only, and in the key only if
+ * given. */
+#define PB_OPTIMIZER_AXES " guard= iteration= optimizer="
+
+/* pb_train_case_open() opens a trainer for the axes accumulate, attention, batch, clip, dtype, guard, iteration,
+ * layers, loss-chunk, model, optimizer, pack, rank, recompute, reduce, seq, shard, targets and tuning, and loads batch 0;
+ * the caller closes it. pb_train_case_batch() loads batch number `index` of the text. pb_train_case_config() returns only
+ * the configuration. EINVAL: the message names the invalid axis.
+ *
+ * The text is the shipped conversations as bytes, or the user's data (c->own). Without the axis pack, rows are full: a
+ * stream, cut every `seq` tokens. With pack=on or off they hold whole conversations, and pb_train_case_shape() sets
+ * cfg->S to the length of the longest row of all batches that the case reads, rounded up as in `train`.
+ *
+ * pb_train_case_trainer() opens a trainer of this configuration, with the weights of the user's folder if the case has
+ * one. ENOMEM: it does not fit into memory; the message says what would help. */
 pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
-pb_status pb_train_case_batch(pb_trainer *t, size_t index);
+pb_status pb_train_case_trainer(pb_ctx *ctx, const pb_case *c, const pb_train_config *cfg, pb_trainer **out);
+pb_status pb_train_case_shape(const pb_case *c, pb_train_config *cfg);
+pb_status pb_train_case_packed(const pb_case *c, bool *out); /* false: pack=stream */
+pb_status pb_train_case_batch(const pb_case *c, pb_trainer *t, size_t index);
 /* Loads batch number first + index of the text as one of the micro-batches first .. first + all - 1 of a step, whose
  * loss tokens together divide the loss. ENOMEM. */
-pb_status pb_train_case_micro_batch(pb_trainer *t, size_t first, size_t all, size_t index);
+pb_status pb_train_case_micro_batch(const pb_case *c, pb_trainer *t, size_t first, size_t all, size_t index);
 pb_status pb_train_case_config(const pb_case *c, pb_train_config *out);
 /* The `check` function of these suites. EINVAL: the combination of axes, including `mode` (eager or graph), is
  * invalid. */
@@ -46,7 +61,7 @@ double pb_train_case_device_step(const pb_case *c);
  * bf16: compares with the gradients of an f32 model of the same weights, because a step in bf16 weights is too coarse
  *       for a difference of losses.
  * Afterwards the weights have their original bits, and activations, loss and gradients belong to them. */
-pb_status pb_gradient_error(pb_trainer *t, double *error);
+pb_status pb_gradient_error(const pb_case *c, pb_trainer *t, double *error);
 /* The largest accepted error for a dtype. A case with a larger error is not timed. */
 double pb_gradient_bound(pb_dtype dtype);
 

@@ -46,7 +46,7 @@ pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, p
         return pb_emit(emitter, c, "gradient_error", error, 0, PB_ROW_OK,
                        "measured in this process with another mode or clip");
     }
-    const pb_status s = pb_gradient_error(t, &error);
+    const pb_status s = pb_gradient_error(c, t, &error);
     if (device && s == PB_ENOMEM) {
         char note[160];
         snprintf(note, sizeof note, "not checked, for lack of memory: %.120s", pb_error());

@@ -82,7 +82,14 @@ static unsigned alignment_of(const void *p, size_t step)
     return lowest == 0 || lowest > 256 ? 256 : (unsigned)lowest;
 }
 
-static shape shape_of(const pb_gemm *g, const void *bias, const pb_gemm_batch *batch)
+/* The terms that are added to a product: E times beta, which may be C itself, and a bias of C's type. */
+struct addends {
+    const void *e, *bias;
+    float beta;
+};
+static addends of_gemm(const pb_gemm *g, const void *bias) { return {g->c, bias, g->accumulate ? 1.0f : 0.0f}; }
+
+static shape shape_of(const pb_gemm *g, const addends *add, const pb_gemm_batch *batch)
 {
     const size_t ab = pb_dtype_size(g->a.dtype), c = pb_dtype_size(g->c_dtype);
     shape s;
@@ -92,9 +99,11 @@ static shape shape_of(const pb_gemm *g, const void *bias, const pb_gemm_batch *b
     s.batch = batch->n, s.step_a = batch->a, s.step_b = batch->b, s.step_c = batch->c;
     s.align_a = alignment_of(g->a.p, batch->a * ab), s.align_b = alignment_of(g->b.p, batch->b * ab);
     s.align_c = alignment_of(g->c, batch->c * c);
+    const unsigned align_e = alignment_of(add->e, batch->c * c);
+    if (align_e < s.align_c) s.align_c = align_e;
     s.ab = g->a.dtype, s.c = g->c_dtype;
-    s.trans_a = g->a.trans, s.trans_b = g->b.trans, s.accumulate = g->accumulate;
-    s.align_bias = bias ? alignment_of(bias, 0) : 0;
+    s.trans_a = g->a.trans, s.trans_b = g->b.trans, s.accumulate = add->beta != 0;
+    s.align_bias = add->bias ? alignment_of(add->bias, 0) : 0;
     return s;
 }
 
@@ -191,14 +200,14 @@ static bool takes(const pb_gemm *g)
 }
 
 /* Makes one call of the library; *taken = false: the library has no algorithm, and nothing was enqueued. */
-static pb_status product(pb_ctx *ctx, const pb_gemm *g, const void *bias, const pb_gemm_batch *batch, bool *taken)
+static pb_status product(pb_ctx *ctx, const pb_gemm *g, const addends *add, const pb_gemm_batch *batch, bool *taken)
 {
     pb_cuda_blas *blas = pb_cuda_blas_of(ctx);
-    const shape key = shape_of(g, bias, batch);
-    const float alpha = g->alpha, beta = g->accumulate ? 1.0f : 0.0f;
+    const shape key = shape_of(g, add, batch);
+    const float alpha = g->alpha;
     slot *s = slot_of(blas, &key);
     call k;
-    PB_TRY(describe(&key, bias, &k));
+    PB_TRY(describe(&key, add->bias, &k));
     if (!s->used) {
         s->key = key;
         ctx->counts.searches++;
@@ -207,8 +216,8 @@ static pb_status product(pb_ctx *ctx, const pb_gemm *g, const void *bias, const 
     }
     *taken = s->fits;
     if (!s->fits) return PB_OK;
-    BLAS_TRY(cublasLtMatmul(blas->handle, &k.desc, &alpha, g->b.p, &k.a, g->a.p, &k.b, &beta, g->c, &k.c, g->c, &k.c,
-                            &s->algo, blas->workspace, workspace_bytes, pb_cuda_stream(ctx)));
+    BLAS_TRY(cublasLtMatmul(blas->handle, &k.desc, &alpha, g->b.p, &k.a, g->a.p, &k.b, &add->beta, add->e, &k.c, g->c,
+                            &k.c, &s->algo, blas->workspace, workspace_bytes, pb_cuda_stream(ctx)));
     return pb_cuda_launched(ctx, "cublasLtMatmul");
 }
 
@@ -239,23 +248,34 @@ size_t pb_cuda_bias_room(const pb_gemm *g)
     return g->bias && g->c_dtype == PB_BF16 ? ((size_t)g->N * sizeof(__nv_bfloat16) + 255) / 256 * 256 : 0;
 }
 
-/* Enqueues the sum over K piece by piece. `bias` has the type of C. */
-static pb_status pieces(pb_ctx *ctx, const pb_gemm *g, const void *bias, const pb_gemm_batch *batch)
+/* Enqueues the sum over K piece by piece: the first piece adds what `add` says, the others add to C. */
+static pb_status pieces(pb_ctx *ctx, const pb_gemm *g, const addends *add, const pb_gemm_batch *batch)
 {
     const int step = g->a.dtype == PB_F32 && g->K > f32_piece ? f32_piece : g->K;
     for (int from = 0; from < g->K; from += step) {
         const pb_gemm p = piece_of(g, from, g->K - from < step ? g->K - from : step);
+        const addends now = from ? of_gemm(&p, NULL) : *add;
         bool taken = false;
-        PB_TRY(product(ctx, &p, from ? NULL : bias, batch, &taken));
-        if (!taken) PB_TRY(pb_cuda_gemm_simt_batch(ctx, &p, batch));
+        PB_TRY(product(ctx, &p, &now, batch, &taken));
+        const pb_cuda_addend e = {now.beta != 0 ? now.e : NULL, now.beta};
+        if (!taken) PB_TRY(pb_cuda_gemm_simt_add(ctx, &p, batch, &e));
     }
     return PB_OK;
 }
 
 pb_status pb_cuda_gemm_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch)
 {
+    const addends add = of_gemm(g, NULL);
     if (g->M == 0 || g->N == 0) return PB_OK;
-    return takes(g) ? pieces(ctx, g, NULL, batch) : pb_cuda_gemm_simt_batch(ctx, g, batch);
+    return takes(g) ? pieces(ctx, g, &add, batch) : pb_cuda_gemm_simt_batch(ctx, g, batch);
+}
+
+pb_status pb_cuda_gemm_add(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch, const pb_cuda_addend *e)
+{
+    const addends add = {e->p, NULL, e->beta};
+    if (!e->p) return pb_cuda_gemm_batch(ctx, g, batch);
+    if (g->M == 0 || g->N == 0) return PB_OK;
+    return takes(g) ? pieces(ctx, g, &add, batch) : pb_cuda_gemm_simt_add(ctx, g, batch, e);
 }
 
 pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, void *room)
@@ -270,5 +290,6 @@ pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, void *room)
         PB_TRY(pb_cuda_launched(ctx, "round_bias"));
         bias = room;
     }
-    return pieces(ctx, g, bias, &one);
+    const addends add = of_gemm(g, bias);
+    return pieces(ctx, g, &add, &one);
 }

@@ -23,12 +23,21 @@ pb_cuda_blas *pb_cuda_blas_of(const pb_ctx *ctx);
 pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, void *room);
 /* Like pb_cuda_gemm, for a batch of products of equal shape in one call; g->bias must be NULL. */
 pb_status pb_cuda_gemm_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch);
+/* A matrix that is added to a product, times a factor: C = alpha A B + beta E. E has the type, the rows and the batch
+ * steps of C; it may be C itself, and must not overlap it otherwise. p NULL: nothing is added. g->accumulate must be
+ * false. */
+typedef struct pb_cuda_addend {
+    const void *p;
+    float beta;
+} pb_cuda_addend;
+pb_status pb_cuda_gemm_add(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch, const pb_cuda_addend *e);
 size_t pb_cuda_bias_room(const pb_gemm *g);
 
 /* Computes the same products as pb_cuda_gemm with a tiled kernel that uses FMA instructions only. It takes any mixture
  * of types and any alignment; B may be NF4. Sums are f32: runs of 256 terms are summed separately and then added. */
 pb_status pb_cuda_gemm_simt(pb_ctx *ctx, const pb_gemm *g);
 pb_status pb_cuda_gemm_simt_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch); /* B must not be NF4 */
+pb_status pb_cuda_gemm_simt_add(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch, const pb_cuda_addend *e);
 
 #ifdef __cplusplus
 }

@@ -22,11 +22,11 @@ struct operand {
 struct product {
     operand a, b;
     void *c;
+    const void *e; /* beta times e is added; NULL: nothing */
     const float *bias;
     size_t ldc, step_c;
     int M, N, K;
-    float alpha;
-    bool accumulate;
+    float alpha, beta;
 };
 
 struct nf4; /* tag for the element type NF4 */
@@ -77,11 +77,11 @@ __device__ void multiply(const float (*a)[ROW], const float (*b)[ROW], int ty, i
 template <class C> __device__ void store(const product &g, size_t first, int m, int n, float sum)
 {
     if (m >= g.M || n >= g.N) return;
-    C *c = static_cast<C *>(g.c) + first + (size_t)m * g.ldc + n;
+    const size_t at = first + (size_t)m * g.ldc + n;
     float v = g.alpha * sum;
     if (g.bias) v += g.bias[n];
-    if (g.accumulate) v += pb_to_f32(*c);
-    *c = pb_from_f32<C>(v);
+    if (g.e) v += g.beta * pb_to_f32(static_cast<const C *>(g.e)[at]);
+    static_cast<C *>(g.c)[at] = pb_from_f32<C>(v);
 }
 
 template <class A, class B, class C> __global__ void __launch_bounds__(THREADS) simt(const __grid_constant__ product g)
@@ -143,9 +143,16 @@ pb_status pb_cuda_gemm_simt(pb_ctx *ctx, const pb_gemm *g)
 
 pb_status pb_cuda_gemm_simt_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch)
 {
+    const pb_cuda_addend c = {g->accumulate ? g->c : NULL, 1};
+    return pb_cuda_gemm_simt_add(ctx, g, batch, &c);
+}
+
+pb_status pb_cuda_gemm_simt_add(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch, const pb_cuda_addend *e)
+{
     const product p = {operand_of(&g->a, g->a.trans, batch->a),
                        operand_of(&g->b, !g->b.trans, batch->b),
                        g->c,
+                       e->p,
                        g->bias,
                        g->ldc,
                        batch->c,
@@ -153,7 +160,7 @@ pb_status pb_cuda_gemm_simt_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_b
                        g->N,
                        g->K,
                        g->alpha,
-                       g->accumulate};
+                       e->beta};
     if (g->M == 0 || g->N == 0) return PB_OK;
     if (g->a.dtype == PB_F32) launch_b<float>(&g->b, g->c_dtype, p, batch->n, pb_cuda_stream(ctx));
     else launch_b<__nv_bfloat16>(&g->b, g->c_dtype, p, batch->n, pb_cuda_stream(ctx));

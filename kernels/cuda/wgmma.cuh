@@ -140,6 +140,17 @@ __device__ static inline void store_operand(__nv_bfloat16 *tile, const uint32_t 
                  : "memory");
 }
 
+/* Stores two 16 x 8 accumulators that are side by side, packed to bf16 in the registers of an A fragment, transposed: to
+ * 16 rows (their columns) of a tile. Lane l passes the address of 16 bytes: `row` is the first row + l/16*8 + l%8,
+ * `chunk` is the first 16-byte chunk + l/8%2. */
+__device__ static inline void store_transposed(__nv_bfloat16 *tile, const uint32_t (&a)[4], int row, int chunk)
+{
+    const __nv_bfloat16 *to = tile + row * 64 + ((chunk ^ (row & 7)) << 3);
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(smem_address(to)),
+                 "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
+                 : "memory");
+}
+
 /* Returns the number of this thread's warpgroup. The shuffle tells the compiler that all lanes of a warp get the same
  * number. */
 __device__ static inline int warpgroup(void) { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0); }

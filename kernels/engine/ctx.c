@@ -168,7 +168,8 @@ static void wait_begins(const pb_ctx *ctx)
 
 static pb_status wait_ends(const pb_ctx *ctx, pb_status s)
 {
-    if (ctx->collectives && s == PB_OK) pb_where_device(false); /* after a failure it stays, for the monitor's message */
+    if (ctx->collectives && s == PB_OK)
+        pb_where_device(false); /* after a failure it stays, for the monitor's message */
     return s;
 }
 

@@ -25,13 +25,26 @@ static void multiply(const work *w, pb_gemm g)
 static void symmetric(const work *w, pb_syrk_product_args a) { pb_syrk_blocks(&a, at(w, w->room.products)); }
 
 /* to = factor * from, n elements. */
-static void scale(const void *from, void *to, size_t n, float factor, pb_dtype t)
+static void scale(const void *from, pb_dtype type, void *to, pb_dtype to_type, size_t n, float factor)
 {
 #pragma omp parallel for schedule(static) if (n > 16384)
     for (size_t i = 0; i < n; i += PB_VLEN) {
         const int some = n - i < PB_VLEN ? (int)(n - i) : PB_VLEN;
-        vf_put(to, i, t, vf_get(from, i, t, some) * factor, some);
+        vf_put(to, i, to_type, vf_get(from, i, type, some) * factor, some);
     }
+}
+
+/* to = factor * from + B from, or from B of a tall matrix. The sum is f32, and rounded once. */
+static void add_product(const work *w, const void *from, void *to, float factor)
+{
+    const pb_newton_schulz_run_args *a = w->a;
+    const size_t n = (size_t)a->R * (size_t)a->C;
+    void *const sum = a->dtype == PB_F32 ? to : at(w, w->room.wide);
+    pb_gemm g = pb_ns_apply(a, small(w, PB_NS_B), a->dtype, from, sum, true);
+    g.c_dtype = PB_F32;
+    scale(from, a->dtype, sum, PB_F32, n, factor);
+    multiply(w, g);
+    if (sum != to) scale(sum, PB_F32, to, a->dtype, n, 1);
 }
 
 /* Writes X_0 of matrix x to `to`. Sums and factor are double, because the squares of finite values may exceed f32. The
@@ -64,8 +77,7 @@ static void iterate(const work *w, void *y)
         void *to = k == a->steps - 1 ? y : other;
         symmetric(w, pb_ns_gram(a, from, small(w, PB_NS_A), a->dtype));
         symmetric(w, pb_ns_square(a, f, small(w, PB_NS_A), small(w, PB_NS_B), a->dtype));
-        scale(from, to, (size_t)a->R * (size_t)a->C, (float)f.a, a->dtype);
-        multiply(w, pb_ns_apply(a, small(w, PB_NS_B), a->dtype, from, to, true));
+        add_product(w, from, to, (float)f.a);
         other = from, from = to;
     }
 }

@@ -63,7 +63,7 @@ def make_key(suite, case, axes):
     return f"{suite}/{case}" + ("?" + "&".join(f"{a}={axes[a]}" for a in sorted(axes)) if axes else "")
 
 
-# ---- the corpus, in batches as bench/suites/train_case.c makes them -----------------------------------------------
+# ---- the corpus, in batches as bench/suites/train_batch.c makes them -----------------------------------------------
 
 def uniform(seed, i):
     """pb_uniform of kernels/engine/bind.c: a number in [0,1) from a seed and an index."""

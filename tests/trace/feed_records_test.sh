@@ -47,8 +47,8 @@ lines() { zcat "$source/tests/trace/records/synthetic.records.gz"; }
 without() { # without PATTERN: the records without the first line that matches it
     lines | awk -v p="$1" '!n && $0 ~ p { n = 1; next } /^end / { print "end " (NR - 1 - n); next } { print }' >less
 }
-without '^node [0-9]+ [1-9]' && expect 0 'unjoined 1 replayed 21 unplaced 1 ' "$feed" less less.out
-without '^call .* 1 100 ' && expect 0 'unjoined 1 replayed 21 unplaced 0 ' "$feed" less less.out
+without '^node [0-9]+ [1-9]' && expect 0 'unjoined 1 replayed 22 unplaced 1 ' "$feed" less less.out
+without '^call .* 1 100 ' && expect 0 'unjoined 1 replayed 22 unplaced 0 ' "$feed" less less.out
 lines | sed '$d' >less && expect 2 'feed_records: less: the file is cut off' "$feed" less less.none
 [[ ! -e less.none ]] || fail 'a job was made of damaged records'
 

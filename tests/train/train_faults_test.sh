@@ -71,7 +71,7 @@ limited 2 'the model needs [96,96]' --model m --tokenizer bytes --adapter adapte
 sed -i 's/"r": *[0-9]*/"r": 4194304/' adapter/adapter_config.json
 limited 2 'rank 4194304: need 1 to 96' --model m --tokenizer bytes --adapter adapter
 # sizes that are consistent, but too large for this machine
-[[ $limit == unlimited ]] || limited 125 'MB are available' --model qwen2.5-1.5b --tuning full
+[[ $limit == unlimited ]] || limited 125 'MB with --tuning qlora' --model qwen2.5-1.5b --tuning full
 limited 125 'MB are available' --accumulate 1000000 --seq 2048 --batch 1000
 rm -r m adapter
 

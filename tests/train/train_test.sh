@@ -48,6 +48,8 @@ plan --tuning full                            |   0 | memory      weights 0.6 MB
 plan --tuning full --recompute attention      |   0 | activations 14.3, scratch
 plan --tuning full --recompute mlp            |   0 | activations 15.0, scratch
 plan --tuning full --recompute layer          |   0 | activations 12.4, scratch
+plan --tuning full --loss-chunk 16            |   0 | activations 15.6, scratch
+--loss-chunk few                              |   2 | --loss-chunk few: need a whole number
 --recompute attn                              |   2 | --recompute attn: need one of none|attention|mlp|layer
 plan --model tiny-qwen3                       |   0 | tiny-qwen3: 2 layers, width 64, 8/1 heads of 16, MLP 160, vocabulary 272
 --dry-run --tuning full                       |   0 | 151488 of 151488 parameters are trained
@@ -67,6 +69,7 @@ plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --pack stream --steps 2 --batch 1 --model v4-tiny --tuning full --seq 192 | 0 | step      2/2
 --steps 2 --bucket 100000 --loss-scale 3      |   0 | step      2/2
 --steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 --tokenizer bytes | 0 | loaded 29 tensors
+--steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 --tokenizer bytes | 0 | note: step 1 has the loss
 --steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 | 2 | has no tokenizer.json: give one with --tokenizer DIR|FILE, or use --tokenizer bytes
 --steps 1                                     |   0 | tokenizer: bytes; chat template: bytes, from the byte tokenizer
 --steps 1 --tokenizer $fixtures/chat/chatml   |   0 | template: chatml, from tokenizer_config.json, with a default system message of 68 bytes
@@ -151,6 +154,17 @@ expect 0 step "$train" --pack stream --seq 100 --bucket 64 --batch 1 --steps 2 -
 [[ $(column l.csv seq | sort -u) == 100 ]] || fail "stream: rows of $(column l.csv seq | tr '\n' ' ')"
 rm l.csv
 
+# ---- a loss that no pretrained model has: named for a folder, once, and not for random weights or what was learnt ------
+small=(--seq 96 --batch 4 --tokenizer bytes -q)
+expect 0 'above ln V' "$train" --model "$fixtures/hf/qwen2" --tuning full --lr 3e-3 --steps 40 --export learnt "${small[@]}"
+[[ $(grep -c 'above ln V' "$dir/log") -eq 1 ]] || fail "notes of a loss: $(grep -c 'above ln V' "$dir/log")"
+for model in learnt tiny; do
+    expect 0 '' "$train" --model $model --steps 2 "${small[@]}"
+    grep 'above ln V' "$dir/log" && fail "a note of the loss of $model"
+done
+expect 0 'the evaluation has the loss' "$train" eval --model "$fixtures/hf/qwen2" "${small[@]}"
+rm -r learnt
+
 # ---- accumulation: equal to one large batch ----------------------------------------------------------------
 run() { expect 0 step "$train" --steps 6 --seq 96 --lr 1e-3 --warmup 0 "$@"; }
 for t in full lora qlora; do
@@ -160,6 +174,9 @@ for t in full lora qlora; do
     cmp <(cut -d, -f1-5 four.csv) <(cut -d, -f1-5 graph.csv) || fail "accumulation $t: graph differs from eager"
     run --tuning $t --batch 1 --accumulate 4 --mode graph --recompute layer --log again.csv
     cmp <(cut -d, -f1-5 four.csv) <(cut -d, -f1-5 again.csv) || fail "accumulation $t: recomputed activations differ"
+    run --tuning $t --batch 1 --accumulate 4 --mode graph --loss-chunk 40 --log chunks.csv
+    paste -d' ' <(column one.csv loss) <(column chunks.csv loss) | while read -r a b; do close "$a" "$b" 2e-6 || echo "$a $b"; done >bad
+    [[ ! -s bad ]] || fail "loss chunks $t: $(cat bad)"
     paste -d' ' <(column one.csv loss) <(column four.csv loss) | while read -r a b; do close "$a" "$b" 2e-6 || echo "$a $b"; done >bad
     [[ ! -s bad ]] || fail "accumulation $t: $(cat bad)"
     [[ $(column one.csv loss | wc -l) -eq 6 ]] || fail "accumulation $t: rows"

@@ -3,6 +3,8 @@
 #include "kernels/engine/bind.h"
 #include "trainer/data/dataset_impl.h"
 
+#include <string.h>
+
 enum { OPEN_ROWS = 64 };
 #define NONE SIZE_MAX
 
@@ -202,6 +204,23 @@ void pb_dataset_blank(const pb_dataset *d, int first, int B, const pb_rows *out)
         if (out->used) out->used[b] = 0;
         fill_gap((size_t)b * S, 0, S, out);
     }
+}
+
+int pb_rows_length(const pb_rows *r, size_t n, int S, int bucket)
+{
+    int longest = 1;
+    if (bucket < 1) return S;
+    for (size_t i = 0; i < n; i++) longest = r->used[i] > longest ? r->used[i] : longest;
+    const int up = (longest + bucket - 1) / bucket * bucket;
+    return up < S ? up : S;
+}
+
+void pb_rows_shorten(const pb_rows *r, size_t n, int from, int to)
+{
+    void *const all[] = {r->ids, r->targets, r->mask, r->start, r->pos}; /* elements of 4 bytes */
+    for (size_t k = 0; k < sizeof all / sizeof *all && to < from; k++)
+        for (size_t i = 1; all[k] && i < n; i++)
+            memmove((char *)all[k] + 4 * i * (size_t)to, (char *)all[k] + 4 * i * (size_t)from, 4 * (size_t)to);
 }
 
 pb_data_position pb_dataset_position(const pb_dataset *d) { return d->at; }

@@ -22,6 +22,7 @@ typedef struct part {
 typedef struct source { /* the tensors of one parameter, in the order of its elements */
     part part[MOST_PARTS];
     int n;
+    bool as_bf16; /* see pb_model_config.as_bf16 */
 } source;
 
 typedef struct loader {
@@ -44,6 +45,7 @@ static pb_status find_part(loader *l, const pb_hf_tensor *want)
     if (!x.t) return pb_fail(PB_EINVAL, "%s has no tensor %s", l->folder.dir, want->name);
     PB_TRY(pb_hf_check(want, x.t));
     s->part[s->n++] = x;
+    s->as_bf16 = l->m->cfg.as_bf16 && want->p->kind != PB_KIND_GAIN && want->p->kind != PB_KIND_BIAS;
     l->report.tensors++;
     l->report.bytes += x.t->bytes;
     return PB_OK;
@@ -85,6 +87,11 @@ static bool overlap(const part *x, size_t first, size_t n, size_t *from, size_t 
     return *from < *to;
 }
 
+static void round_to_bf16(float *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) v[i] = pb_bf16_to_f32(pb_f32_to_bf16(v[i]));
+}
+
 /* Reads elements [first, first+n) of a parameter, which may span several tensors, and converts them to `dtype`. */
 static pb_status gather(const source *s, size_t first, size_t n, pb_dtype dtype, void *out)
 {
@@ -95,6 +102,7 @@ static pb_status gather(const source *s, size_t first, size_t n, pb_dtype dtype,
             PB_TRY(pb_st_load(x->file, x->t, from - x->first, to - from, dtype,
                               (unsigned char *)out + (from - first) * pb_dtype_size(dtype)));
     }
+    if (s->as_bf16 && dtype == PB_F32) round_to_bf16(out, n);
     return PB_OK;
 }
 

@@ -13,8 +13,8 @@ typedef struct pb_load_report {
 
 /* Loads every parameter except the adapters from dir/model.safetensors, or from the files listed in
  * dir/model.safetensors.index.json. Tensor names are those of hf_names.h. F32, F16 and BF16 are converted to the
- * parameter's dtype; an f32 master gets the exact value; NF4 is quantised from the model's dtype. Data is converted in
- * chunks of some MB, so no second copy of a tensor is needed.
+ * parameter's dtype; an f32 master gets the exact value; NF4 is quantised from the model's dtype. With as_bf16 (model.h) an f32 model gets
+ * the values that a bf16 model would. Data is converted in chunks of some MB, so no second copy of a tensor is needed.
  *
  * Open the model with `blank` to avoid an initialisation that is then overwritten. `report` may be NULL. EPATH, EIO,
  * EINVAL, EFORMAT: the message names the file and tensor, and both shapes if they differ. All tensors are found and

@@ -22,6 +22,21 @@ const pb_geometry pb_geometries[] = {
      .bias = (b),                                                                                                      \
      .qk_norm = (qkn),                                                                                                 \
      .max_pos = (pos)},
+#define GEOMETRY_LLAMA3(n, v, dim, layers, h, k, head, mlp, e, t, tie, scale, pos)                                     \
+    {.name = (n),                                                                                                      \
+     .family = PB_FAMILY_LLAMA,                                                                                        \
+     .V = (v),                                                                                                         \
+     .D = (dim),                                                                                                       \
+     .L = (layers),                                                                                                    \
+     .H = (h),                                                                                                         \
+     .K = (k),                                                                                                         \
+     .d = (head),                                                                                                      \
+     .I = (mlp),                                                                                                       \
+     .eps = (e),                                                                                                       \
+     .theta = (t),                                                                                                     \
+     .tied = (tie),                                                                                                    \
+     .max_pos = (pos),                                                                                                 \
+     .rope = {.kind = PB_ROPE_LLAMA3, .factor = (scale), .original_len = 8192, .low_freq = 1, .high_freq = 4}},
 #define GEOMETRY_V4(n, vocab, dim, layers, h, head, mlp, e, t, qr, or, gr, rd, win, hi, di, top, tc, len, ratios, pos) \
     {.name = (n),                                                                                                      \
      .family = PB_FAMILY_V4,                                                                                           \

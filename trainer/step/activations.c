@@ -80,7 +80,8 @@ void pb_activations_carve(pb_trainer *t)
     t->hf = pb_carve(m, T * g->D * e);
     t->nf = pb_carve(m, T * g->D * e);
     t->rstdf = pb_carve(m, T * f);
-    t->logits = pb_carve(m, T * g->V * e);
+    t->logits = pb_carve(m, (size_t)pb_logit_rows(t) * g->V * e);
+    t->chunk_loss = pb_carve(m, t->cfg.loss_chunk ? f : 0);
     t->nll = pb_carve(m, T * f);
     t->report = pb_carve(m, sizeof *t->report);
     t->reports = t->cfg.comm ? pb_carve(m, (size_t)pb_comm_size(t->cfg.comm) * sizeof *t->reports) : t->report;

@@ -4,10 +4,10 @@
  * layer (trainer/step/recompute.h). Gradients of activations use one set of buffers, which every layer overwrites. */
 #include "kernels/addnorm/addnorm.h"
 #include "kernels/embedding/embedding.h"
-#include "kernels/linear/linear.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/swiglu/swiglu.h"
 #include "trainer/step/gradients.h"
+#include "trainer/step/loss.h"
 #include "trainer/step/products.h"
 #include "trainer/step/recompute.h"
 #include "trainer/step/token_rows.h"
@@ -55,24 +55,13 @@ static pb_status mlp_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
 }
 
 /* Backward of the head and the last norm: computes dcur, the gradient of the last layer's residual stream, from the
- * gradient of the logits. */
+ * gradient of the logits. With a loss chunk the loss phase has computed dn and the head's gradient. */
 static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
 {
     const pb_model *m = &t->model;
     const pb_geometry *g = &m->g;
-    const pb_param *head = m->outer[g->tied ? PB_P_embed : PB_P_head], *gain = m->outer[PB_P_norm];
-    PB_TRY(pb_linear_dx(
-        ctx, &(pb_linear_dx_args){
-                 .dy = t->logits, .w = head->w, .dx = t->dn, .T = t->T, .N = g->V, .K = g->D, .dtype = m->cfg.dtype}));
-    if (head->trained)
-        PB_TRY(pb_linear_dw(ctx, &(pb_linear_dw_args){.dy = t->logits,
-                                                      .x = t->nf,
-                                                      .dw = head->grad,
-                                                      .T = t->T,
-                                                      .N = g->V,
-                                                      .K = g->D,
-                                                      .accumulate = pb_adds(t),
-                                                      .dtype = m->cfg.dtype}));
+    const pb_param *gain = m->outer[PB_P_norm];
+    if (!t->cfg.loss_chunk) PB_TRY(pb_head_backward(ctx, t, 0, t->T));
     /* No residual connection bypasses the last norm, so this is a plain RMSNorm backward. */
     return pb_rmsnorm_bwd(ctx, &(pb_rmsnorm_bwd_args){.dy = t->dn,
                                                       .x = t->hf,

@@ -1,11 +1,12 @@
-/* forward.c - the forward phase: computes logits from token ids, and stores the activations for the backward pass. */
+/* forward.c - the forward phase: computes logits from token ids (with a loss chunk: what they are computed from), and stores
+ * the activations for the backward pass. */
 #include "trainer/step/forward.h"
 
 #include "kernels/addnorm/addnorm.h"
 #include "kernels/embedding/embedding.h"
-#include "kernels/linear/linear.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/swiglu/swiglu.h"
+#include "trainer/step/loss.h"
 #include "trainer/step/products.h"
 #include "trainer/step/weights.h"
 
@@ -66,7 +67,6 @@ pb_status pb_phase_forward(pb_ctx *ctx, void *self)
     const pb_model *m = &t->model;
     const pb_geometry *g = &m->g;
     const pb_layer_acts *a = t->layers;
-    const pb_param *head = m->outer[g->tied ? PB_P_embed : PB_P_head];
     PB_TRY(pb_weights_fetch(ctx, t, 0));
     PB_TRY(pb_weights_ready(ctx, t));
     PB_TRY(pb_weights_fetch(ctx, t, 1));
@@ -82,7 +82,5 @@ pb_status pb_phase_forward(pb_ctx *ctx, void *self)
     PB_TRY(pb_norm(ctx, t, a->h, pb_layer_param(m, 0, PB_P_norm1), a->n1, a->rstd1));
     PB_TRY(t->block->begin(ctx, t));
     for (int layer = 0; layer < g->L; layer++) PB_TRY(block(ctx, t, layer));
-    return pb_linear_fwd(
-        ctx, &(pb_linear_fwd_args){
-                 .x = t->nf, .w = head->w, .y = t->logits, .T = t->T, .N = g->V, .K = g->D, .dtype = m->cfg.dtype});
+    return t->cfg.loss_chunk ? PB_OK : pb_head_forward(ctx, t, 0, t->T);
 }

@@ -3,12 +3,18 @@
 #include "trainer/step/matrices.h"
 #include "trainer/step/shards.h"
 
+pb_status pb_train_matrices(pb_ctx *ctx, void *self)
+{
+    const pb_trainer *t = self;
+    PB_TRY(pb_matrices_orthogonalise(ctx, t));
+    return pb_matrices_update(ctx, t);
+}
+
 pb_status pb_phase_optimizer(pb_ctx *ctx, void *self)
 {
     const pb_trainer *t = self;
     const int groups = pb_trainer_clip_groups(t);
-    PB_TRY(pb_matrices_orthogonalise(ctx, t));
-    PB_TRY(pb_matrices_update(ctx, t));
+    PB_TRY(pb_train_matrices(ctx, self));
     PB_TRY(pb_adamw_step(ctx, &(pb_adamw_step_args){.list = t->adamw_list,
                                                     .clip = groups ? t->clip : NULL,
                                                     .state = t->state,

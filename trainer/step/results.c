@@ -60,7 +60,7 @@ pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out)
 
 const pb_train_config *pb_trainer_config(const pb_trainer *t) { return &t->cfg; }
 pb_model *pb_trainer_model(pb_trainer *t) { return &t->model; }
-const void *pb_trainer_logits(const pb_trainer *t) { return t->logits; }
+const void *pb_trainer_logits(const pb_trainer *t) { return t->cfg.loss_chunk ? NULL : t->logits; }
 
 pb_matrix_counts pb_trainer_matrices(const pb_trainer *t)
 {

@@ -155,6 +155,7 @@ pb_status pb_train_check(const pb_train_config *c)
         return pb_fail(PB_EINVAL, "seq %d: need 1 to %d for %s", c->S, g->max_pos, g->name);
     if ((size_t)c->B * c->S > 1u << 22)
         return pb_fail(PB_EINVAL, "batch %d, seq %d: need at most 4 M tokens per micro-batch", c->B, c->S);
+    if (c->loss_chunk < 0) return pb_fail(PB_EINVAL, "loss chunk %d: need 0 or a number of tokens", c->loss_chunk);
     if (!(c->max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need a number above 0", (double)c->max_norm);
     if (!(c->beta1 >= 0 && c->beta1 < 1 && c->beta2 >= 0 && c->beta2 < 1 && c->eps > 0))
         return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g: need betas from 0 to below 1 and a positive eps",
@@ -315,6 +316,7 @@ pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_nor
 }
 
 void pb_trainer_accumulate(pb_trainer *t, bool on) { t->accumulate = on; }
+void pb_trainer_evaluates(pb_trainer *t, bool on) { t->evaluates = on; }
 void pb_trainer_reduce(pb_trainer *t, bool on) { t->reduce = on; }
 
 pb_status pb_trainer_set_stop(pb_trainer *t, bool on)

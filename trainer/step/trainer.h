@@ -4,7 +4,7 @@
  * rows; every phase then works on the shorter shape. Each phase is a pb_fn on the trainer that only enqueues work
  * (except clip in its variant sync), so that `bench` can time or capture any of them. Host code gets results only
  * through the functions below that are marked as host syncs. The backward pass does not modify the activations, so it
- * can be repeated and gives the same gradients. With model.frozen only the phases forward and loss may run, and all
+ * can be repeated and gives the same gradients; with loss_chunk it needs the loss phase before it each time. With model.frozen only the phases forward and loss may run, and all
  * layers share one set of activations. */
 #ifndef PB_TRAINER_H
 #define PB_TRAINER_H
@@ -79,6 +79,9 @@ typedef struct pb_train_config {
     pb_attention_variant attention;
     pb_kv_qat_variant kv_qat;
     pb_recompute recompute; /* without effect on a frozen model, which keeps no activations */
+    /* Tokens whose logits are in memory at a time; 0: all. With it, the loss phase computes the logits and the gradients
+     * of the head, chunk by chunk (trainer/step/loss.h). */
+    int loss_chunk;
     pb_clip_variant clip;
     float max_norm;                            /* limit of the gradients' L2 norm; > 0 */
     float lr, beta1, beta2, eps, weight_decay; /* of AdamW; norms and biases have no weight decay */
@@ -139,6 +142,9 @@ pb_status pb_train_step(pb_ctx *ctx, void *self);
  * at the end of the step. Both are pb_fn. */
 pb_status pb_train_micro(pb_ctx *ctx, void *self);
 pb_status pb_train_finish(pb_ctx *ctx, void *self);
+/* Runs the part of the optimizer phase that is NorMuon's: all matrices, without the tensors that AdamW trains. Does
+ * nothing with AdamW alone. It is a pb_fn. */
+pb_status pb_train_matrices(pb_ctx *ctx, void *self);
 /* Runs the phases backward and clip, which is the work that the backward suite measures. It is a pb_fn. */
 pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
 
@@ -163,6 +169,9 @@ pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_nor
 /* With `on`, the following backward passes add to the gradients in memory (gradient accumulation); without, they
  * overwrite them. */
 void pb_trainer_accumulate(pb_trainer *t, bool on);
+/* With `on`, the following loss phases only compute the loss; otherwise those with loss_chunk also compute gradients. No
+ * backward phase may follow such a loss phase. */
+void pb_trainer_evaluates(pb_trainer *t, bool on);
 /* With several ranks: whether the following backward passes complete the gradients of a step, and therefore add them
  * over the ranks. True at first; false for all but the last of several micro-batches. */
 void pb_trainer_reduce(pb_trainer *t, bool on);
@@ -212,7 +221,8 @@ pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 
 const pb_train_config *pb_trainer_config(const pb_trainer *t);
 pb_model *pb_trainer_model(pb_trainer *t);
-/* Returns the logits [B*S,V], device memory of the model's dtype. The loss phase overwrites these by their gradient. */
+/* Returns the logits [B*S,V], device memory of the model's dtype. The loss phase overwrites these by their gradient. With
+ * loss_chunk no phase leaves logits: NULL. */
 const void *pb_trainer_logits(const pb_trainer *t);
 
 /* How many tensors, elements and blocks NorMuon trains; all 0 with AdamW. */

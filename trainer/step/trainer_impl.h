@@ -119,6 +119,7 @@ struct pb_trainer {
     int S, T;        /* of the current batch: S tokens per row, T = B*S tokens in all */
     bool accumulate; /* see pb_trainer_accumulate */
     bool reduce;     /* see pb_trainer_reduce */
+    bool evaluates;  /* see pb_trainer_evaluates */
     pb_gradients gradients;
     pb_shards shards;
     pb_weights weights;
@@ -135,7 +136,8 @@ struct pb_trainer {
     pb_layer_acts *layers;   /* [L], host */
     void *hf, *nf;           /* [T,D] hf: residual stream after the last layer; nf: its RMSNorm */
     float *rstdf;            /* [T] */
-    void *logits;            /* [T,V]; the loss phase overwrites them with their gradient */
+    void *logits;            /* [pb_logit_rows,V]; the loss phase overwrites them with their gradient */
+    float *chunk_loss;       /* [1] with a loss chunk: the loss of the last chunk; else NULL */
     float *nll;              /* [T] per token */
     pb_report *report;       /* [1] the loss of the last micro-batch */
     pb_report *reports;      /* [ranks] those of all ranks; with one rank the same memory as `report` */
@@ -169,6 +171,13 @@ static inline bool pb_shares_attention(const pb_trainer *t)
 static inline bool pb_shares_mlp(const pb_trainer *t)
 {
     return t->cfg.model.frozen || t->cfg.recompute == PB_RECOMPUTE_MLP || t->cfg.recompute == PB_RECOMPUTE_LAYER;
+}
+
+/* Rows of logits in memory: all tokens of the longest batch, or a chunk. */
+static inline int pb_logit_rows(const pb_trainer *t)
+{
+    const int all = t->cfg.B * t->cfg.S, chunk = t->cfg.loss_chunk;
+    return chunk && chunk < all ? chunk : all;
 }
 
 /* Pointer to column `col` of a tensor of the model's dtype. */

@@ -38,7 +38,7 @@ expect 0 'ranks 0,2 of 3 (as asked for), topology dp=3' "$bench" analyze eager
 grep -qE '^backward +[0-9.]+ [mun]?s' log || fail 'no phase'
 grep -qE '^attention_bwd +2 ' log || fail 'no op, or not one of each layer'
 expect 0 'against eager: mean step' "$bench" analyze replayed --against eager
-# Of six steps, the third is the warm-up, the fourth and fifth are recorded, and the sixth follows: also on rank 1, which only waits.
+# Six steps: the third is the warm-up, the fourth and fifth are recorded, and the sixth follows: also on rank 1, which only waits.
 for r in 0 1 2; do
     tr -d ' \n' <eager/ranks/rank$r.json | grep -q '"off":{"steps":2,.*"recorded":{"steps":3,.*"after":{"steps":1,' || fail "step times of rank $r: $(cat eager/ranks/rank$r.json)"
 done
@@ -71,6 +71,23 @@ expect 2 'the run has no ceilings copy_rate and matmul_rate' "$bench" analyze ea
 ceilings cuda-x $'2,r,cuda-x,0,ceiling/matmul,matmul_rate,FLOP/s,higher,1e11,1,ok,\n'
 expect 2 'ceilings of cuda-x, but the traces are of a CPU' "$bench" analyze eager --ceilings-run ceilings.csv
 expect 2 'nowhere' "$bench" analyze eager --ceilings-run nowhere
+# ---- the page ------------------------------------------------------------------------------------------------------------
+expect 0 '' "$bench" analyze eager --timeline page.html
+[[ $(tail -n 1 page.html) == '</html>' ]] || fail 'the page is not complete'
+! grep -qE 'src=|href=|https?://' page.html || fail 'the page loads something'
+python3 - page.html <<'EOF' || fail 'the data of the page'
+import json, sys
+data = json.loads(open(sys.argv[1]).read().split("const data = ")[1].split(";\nconst COLOURS")[0])
+rows = {r["name"].rsplit(" ", 1)[0] for r in data["rows"]}
+assert rows == {"rank 0, thread", "rank 2, thread"}, rows
+for row in data["rows"]:
+    for e in row["events"]:  # a range lies inside one of the row above it
+        if e[3]:
+            assert any(o[3] == e[3] - 1 and o[0] <= e[0] + 1e-3 and e[0] + e[1] <= o[0] + o[1] + 2e-3 for o in row["events"]), e
+found = {(data["kinds"][e[4]], data["names"][e[2]], e[3]) for row in data["rows"] for e in row["events"]}
+assert {("step", "ProfilerStep#4", 0), ("phase", "backward", 2), ("collective", "all_reduce", 0)} <= found, found
+EOF
+expect 2 '/proc/nowhere/page.html' "$bench" analyze eager --timeline /proc/nowhere/page.html
 rm eager/traces/step4-5/rank2.json.gz
 expect 4 'rank 2 on ' "$bench" analyze eager
 grep -q 'no trace of step 4' log || fail 'the missing trace is not named'
@@ -88,6 +105,15 @@ kill -TERM $! && wait $!
 [[ $? -eq 125 ]] || fail 'interrupted: not exit code 125'
 zcat cut/traces/*/rank0.json.gz | grep -q '"truncated":true' || fail 'interrupted: the trace does not say that it is truncated'
 expect 4 'truncated' "$bench" analyze cut
+# ---- a rank that is killed in a window: the others write what they recorded, and the analysis names the missing one ---------
+"$train" --ranks 3 --steps 100000 "${tiny[@]}" --rank-timeout 5 --profile-ranks all --profile-steps 0:0:0:100000 --profile-out "$PWD/killed" >log 2>&1 &
+for _ in $(seq 600); do [[ -e killed/manifest.json ]] && break || sleep 0.1; done
+sleep 1
+kill -KILL "$(ps -C train -o pid=,args= | grep -F -- "--profile-out $PWD/killed" | sort -n | awk 'END { print $1 }')"
+wait $!
+[[ $? -eq 125 ]] || fail 'a rank was killed: not exit code 125'
+expect 4 'no trace of step 1' "$bench" analyze killed
+[[ $(grep -c '^rank [0-2], step 1: truncated' log) -eq 2 ]] || fail 'not two truncated traces'
 bad() { # bad TEXT OPTION...: the same error on all ranks, and one line
     expect 2 "$1" "$train" --ranks 2 --steps 1 "${tiny[@]}" "${@:2}"
     [[ $(wc -l <log) -eq 1 ]] || fail "more than one line: ${*:2}"

@@ -61,6 +61,23 @@ static void only_cases_that_differ_in_the_axis_alone_are_compared(void **state)
     close_emitter(&e);
 }
 
+/* Keys omit shard=none, so the other case is the one without the axis. */
+static void sharded_parameters_are_divided_by_the_replicated_step(void **state)
+{
+    pb_emitter e;
+    (void)state;
+    open_emitter(&e);
+    put(&e, "throughput/step?batch=1&ranks=2", "step_time", 4);
+    put(&e, "throughput/step?batch=1&ranks=2&shard=parameters", "step_time", 6);
+    put(&e, "throughput/step?batch=1&ranks=2&shard=optimizer", "step_time", 5);
+    put(&e, "throughput/step?batch=1&ranks=2&reduce=bf16&shard=parameters", "step_time", 7);
+    CHECK_OK(pb_ratios_conclude(&e, "throughput"));
+    must_hold("ranks=2&shard=parameters,sharded_over_replicated,1,lower,1.5,0,ok,6 over 4");
+    must_lack("shard=optimizer,sharded_over");
+    must_lack("reduce=bf16&shard=parameters,sharded_over");
+    close_emitter(&e);
+}
+
 static void sparse_attention_is_divided_by_dense_attention_of_its_length(void **state)
 {
     pb_emitter e;
@@ -124,6 +141,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_feature_is_divided_by_the_case_without_it),
         cmocka_unit_test(only_cases_that_differ_in_the_axis_alone_are_compared),
+        cmocka_unit_test(sharded_parameters_are_divided_by_the_replicated_step),
         cmocka_unit_test(sparse_attention_is_divided_by_dense_attention_of_its_length),
         cmocka_unit_test(every_line_of_the_table_gives_its_ratio),
     };

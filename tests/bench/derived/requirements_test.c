@@ -105,9 +105,9 @@ static void the_best_implementation_is_judged(void **state)
     put_kernel(&s, "xent_bwd", "bf16", "resident", "B2.S4096.V128256", "kernel_time", 1.2e-3);
     put_kernel(&s, "addnorm_fwd", "bf16", "rows", norm, "roofline_fraction", 0.91);
     put_kernel(&s, "addnorm_fwd", "bf16", "rows", "B1.S256.D576.a0.f0", "roofline_fraction", 0.2);
-    CHECK_OK(pb_requirements_conclude(&s, "kernels"));
+    CHECK_OK(pb_requirements_conclude(&s, "kernels", NULL));
     s.machine_id = "cuda-nvidia-h100-132sm-00000000";
-    CHECK_OK(pb_requirements_conclude(&s, "kernels"));
+    CHECK_OK(pb_requirements_conclude(&s, "kernels", NULL));
     char *text = results();
     assert_non_null(
         strstr(text, "h200-132sm-00000000,0,requirement/SPEED-ATTENTION-FWD?dtype=bf16&impl=wgmma&op=attention_fwd&"
@@ -147,7 +147,7 @@ static void whole_steps_are_judged(void **state)
     put_step(&s, AT("4", "multi", "graph", "2048", "lora"), 0.0900);
     put_step(&s, AT("4", "multi", "graph", "2048", "qlora"), 0.1110);
     put_kernel(&s, "attention_fwd", "bf16", "wgmma", "B2.S4096.H64.K8.D128.c1.p0.n0", "kernel_flops", 550e12);
-    CHECK_OK(pb_requirements_conclude(&s, "throughput"));
+    CHECK_OK(pb_requirements_conclude(&s, "throughput", pb_suite_find("throughput")->omitted));
     char *text = results();
     char *met = strstr(text, "requirement/SPEED-STEP-1.5B-B4-S512?batch=4&clip=multi&"), *missed;
     assert_non_null(met);
@@ -158,6 +158,50 @@ static void whole_steps_are_judged(void **state)
     assert_non_null(strstr(missed, ",requirement,1,none,0.111,0,fail,"));
     assert_null(strstr(text, "SPEED-STEP-1.5B-B1"));
     assert_null(strstr(text, "SPEED-ATTENTION"));
+    close_emitter(&s);
+}
+
+static void put_value(pb_emitter *s, const char *key, const char *metric, double value)
+{
+    pb_case c;
+    CHECK_OK(pb_case_parse(key, &c));
+    CHECK_OK(pb_emit(s, &c, metric, value, 0, PB_ROW_OK, ""));
+}
+
+/* Steps of several ranks have requirements of their own, and each type of reduction has one. A step of several ranks, or
+ * one that recomputes activations, is not judged as the step of one rank. */
+static void steps_of_several_ranks_are_judged(void **state)
+{
+    static const char row[] = "&tuning=full,requirement,1,none,";
+    pb_emitter s;
+    (void)state;
+    open_emitter(&s);
+    s.machine_id = "cuda-nvidia-h100-132sm-00000000";
+#define RANKS(tuning, model, reduce, shard)                                                                            \
+    "throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=graph&model=qwen2.5-" model "&rank=16&ranks=2" reduce \
+    "&seq=512" shard "&targets=q+v&tuning=" tuning
+    put_value(&s, RANKS("full", "0.5b", "", ""), "scaling_efficiency", 0.92);
+    put_value(&s, RANKS("full", "0.5b", "&reduce=bf16", ""), "scaling_efficiency", 0.93);
+    put_value(&s, RANKS("full", "0.5b", "", "&shard=parameters"), "scaling_efficiency", 0.99);
+    put_value(&s, RANKS("full", "0.5b", "", "&shard=parameters"), "sharded_over_replicated", 1.2);
+    put_value(&s, RANKS("qlora", "1.5b", "", ""), "step_time", 0.02);
+    put_value(&s,
+              "throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=graph&model=qwen2.5-1.5b&rank=16"
+              "&recompute=layers&seq=512&targets=q+v&tuning=qlora",
+              "step_time", 0.02);
+    CHECK_OK(pb_requirements_conclude(&s, "throughput", pb_suite_find("throughput")->omitted));
+    char *text = results(), want[160];
+    const char *const found[] = {"F32?%s&ranks=2&seq=512&targets=q+v%s0.92,0,pass,",
+                                 "BF16?%s&ranks=2&reduce=bf16&seq=512&targets=q+v%s0.93,0,fail,"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(want, sizeof want, found[i],
+                 "batch=4&clip=multi&dtype=bf16&layers=0&mode=graph&model=qwen2.5-0.5b&rank=16", row);
+        if (!strstr(text, want)) fail_msg("no %s in\n%s", want, text);
+    }
+    assert_non_null(strstr(strstr(text, "requirement/RANKS-SHARDED?"), "seq=512&shard=parameters&targets=q+v"));
+    assert_non_null(strstr(strstr(text, "requirement/RANKS-SHARDED?"), ",requirement,1,none,1.2,0,fail,"));
+    assert_null(strstr(text, "0.99,0,pass"));
+    assert_null(strstr(text, "SPEED-STEP"));
     close_emitter(&s);
 }
 
@@ -172,7 +216,7 @@ static pb_status look_at(void *user, const pb_case *c)
     bool same = strcmp(c->suite, s->of->suite) == 0 && strcmp(c->name, s->of->name) == 0;
     for (int i = 0; i < s->of->n && same; i++) {
         const char *v = pb_case_get(c, s->of->axes[i].name);
-        same = v && strcmp(v, s->of->axes[i].value) == 0;
+        same = strcmp(s->of->axes[i].name, "ranks") == 0 || (v && strcmp(v, s->of->axes[i].value) == 0);
     }
     s->found |= same;
     return PB_OK;
@@ -196,7 +240,8 @@ static void check_judged_case(const char *key)
     sought s = {&of, strcmp(of.suite, "kernels") == 0 && in_grid_of_op(&of)};
     const pb_suite *suite = pb_suite_find(of.suite);
     assert_non_null(suite);
-    for (const char *const *line = suite->device_grid; line && *line; line++)
+    const bool ranks = pb_case_get(&of, "ranks") != NULL; /* an option, which no grid has */
+    for (const char *const *line = ranks ? suite->device_ranks_grid : suite->device_grid; line && *line; line++)
         CHECK_OK(pb_grid_expand(suite->name, suite->axes, *line, look_at, &s));
     if (!s.found) fail_msg("%s is not in its grid", key);
 }
@@ -222,6 +267,7 @@ int main(void)
         cmocka_unit_test(ratios_of_other_runs_are_unsupported),
         cmocka_unit_test(the_best_implementation_is_judged),
         cmocka_unit_test(whole_steps_are_judged),
+        cmocka_unit_test(steps_of_several_ranks_are_judged),
         cmocka_unit_test(every_judged_case_is_in_its_grid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

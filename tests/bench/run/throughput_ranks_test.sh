@@ -32,6 +32,7 @@ awk -F, '
         is(v["tokens_per_second"] * v["step_time"], 2 * 2 * 16, "tokens of all ranks")
         is(v["tokens_per_second_per_rank"] * 2, v["tokens_per_second"], "tokens of a rank")
         is(v["scaling_efficiency"] * v["step_time"], v["one_rank_step_time"], "efficiency")
+        if (!(v["exposed_communication_time"] < v["step_time"])) { print "exposed", v["exposed_communication_time"]; bad = 1 }
         if (!(v["step_time_spread"] >= 1)) { print "spread", v["step_time_spread"]; bad = 1 }
         exit bad
     }' two/results.csv >log || fail "a figure does not follow from the others"
@@ -58,6 +59,10 @@ want one 0 ',(exposed_communication_time|scaling_efficiency|tokens_per_second_pe
 expect 0 'throughput/step?batch=1&clip=multi&dtype=f32&layers=0&mode=eager&model=tiny&rank=16&seq=256&targets=q+v&tuning=full' \
     "$bench" --suite throughput --model tiny --tuning full --shard none --reduce f32 --accumulate 1 --dry-run
 grep -qE 'shard=|reduce=|accumulate=' log && fail "a default is in the key"
+
+# ---- the cases of two GPUs, by default ---------------------------------------------------------------------------------
+expect 0 'ranks=2&reduce=bf16&seq=2048&shard=parameters' "$bench" --suite throughput --device cuda --ranks 2 --dry-run -n 1
+[[ $(grep -c 'throughput/step?.*mode=graph.*&ranks=2&' log) -eq 9 ]] || fail "not the 9 cases of requirements: $(cat log)"
 
 # ---- bad input ---------------------------------------------------------------------------------------------------------
 bad() { # bad TEXT ARG...

@@ -6,7 +6,7 @@
 #include "bench/derived/attention_crossover.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
-#include "bench/suites/v4_step.h"
+#include "bench/suites/step_ratios.h"
 #include "tests/bench/suites/attention_cases.h"
 #include "tests/bench/emitter.h"
 
@@ -267,7 +267,7 @@ static void a_v4_step_is_dense_over_sparse(void **state)
     open_emitter(&s);
     put_step(&s, "v4-flash-layer", "sparse", "1024", "step_time", 0.05); /* no dense case has this length */
     put_step(&s, "v4-tiny", "dense", "4096", "step_time", 1), put_step(&s, "v4-tiny", "sparse", "4096", "step_time", 2);
-    CHECK_OK(pb_v4_step_conclude(&s));
+    CHECK_OK(pb_step_ratios_conclude(&s));
     must_hold("requirement/V4-STEP,requirement,1,none,,0,unsupported,");
     must_hold("this run has not measured its step with both dense and sparse attention");
     put_step(&s, "v4-flash-layer", "dense", "4096", "step_time", 0.100);
@@ -275,11 +275,31 @@ static void a_v4_step_is_dense_over_sparse(void **state)
     put_step(&s, "v4-flash-layer", "sparse", "4096", "step_time", 0.080);
     put_step(&s, "v4-flash-layer", "sparse", "4096", "model_flops", 3e14);
     put_step(&s, "v4-flash-layer", "dense", "1024", "step_time", 0.02);
-    CHECK_OK(pb_v4_step_conclude(&s));
+    CHECK_OK(pb_step_ratios_conclude(&s));
     must_hold("requirement/V4-STEP?attention=sparse&model=v4-flash-layer&seq=4096,requirement,1,none,1.25,0,pass,");
     must_hold("dense 100 ms, 400 TFLOP/s; sparse 80 ms, 300 TFLOP/s");
     must_hold("requirement/V4-STEP?attention=sparse&model=v4-flash-layer&seq=1024,requirement,1,none,0.4,0,fail,");
     must_lack("V4-STEP?attention=sparse&model=v4-tiny");
+    close_emitter(&s);
+}
+
+static void a_guard_is_on_over_off(void **state)
+{
+    static const char *const guards[] = {"off", "on"};
+    pb_emitter s;
+    (void)state;
+    open_emitter(&s);
+    for (int i = 0; i < 4; i++) { /* 1.02 of NorMuon; AdamW has no guard, whatever its case says */
+        pb_case c = {.suite = "throughput", .name = "step"};
+        CHECK_OK(pb_case_set(&c, "guard", guards[i % 2]));
+        CHECK_OK(pb_case_set(&c, "optimizer", i < 2 ? "normuon" : "adamw"));
+        pb_case_finish(&c);
+        CHECK_OK(pb_emit(&s, &c, "step_time", i % 2 ? 0.102 : 0.1, 1, PB_ROW_OK, ""));
+    }
+    CHECK_OK(pb_step_ratios_conclude(&s));
+    must_hold("requirement/NAN-GUARD?guard=off&optimizer=normuon,requirement,1,none,1.02,0,fail,");
+    must_hold("on 102 ms");
+    must_lack("NAN-GUARD?guard=off&optimizer=adamw");
     close_emitter(&s);
 }
 
@@ -352,6 +372,7 @@ int main(void)
         cmocka_unit_test(a_process_says_from_where_sparse_is_faster),
         cmocka_unit_test(without_cases_there_is_no_crossover),
         cmocka_unit_test(a_v4_step_is_dense_over_sparse),
+        cmocka_unit_test(a_guard_is_on_over_off),
         cmocka_unit_test(a_case_has_its_rows),
         cmocka_unit_test(a_wrong_case_has_no_time),
     };

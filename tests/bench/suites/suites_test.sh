@@ -91,6 +91,16 @@ for variants in a:fused b:sync; do
         e="$(variant eager "${variants#*:}" tokens_per_second)"
 done
 
+# ---- optimizer: AdamW is one kernel, the guard two more than NorMuon without it ----------------------------------------
+measure optimizer --mode eager --filter '*optimizer=adamw*' --filter '*iteration=polar_express*'
+launches() { value optimizer "$1" kernel_launches; }
+holds 'adamw == 1 && on == off + 2' adamw="$(launches optimizer=adamw)" on="$(launches guard=on)" off="$(launches guard=off)"
+holds 'near(r, on / off)' r="$(value optimizer guard=on guard_over_off)" on="$(value optimizer guard=on optimizer_time)" \
+    off="$(value optimizer guard=off optimizer_time)"
+for key in optimizer=adamw guard=on guard=off; do
+    holds 'n == 0' n="$(value optimizer $key allocations)"
+done
+
 # ---- load: the bytes of one file, and requirements on ratios of rows -------------------------------------------------
 measure load --tuning full,qlora
 of() { # of TUNING METRIC: the value of the case, or of its requirement when METRIC names one

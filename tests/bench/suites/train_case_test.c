@@ -44,7 +44,7 @@ static void digest_of(pb_ctx *ctx, const batch *x, char hex[65])
     c.B = x->B;
     c.S = x->S;
     CHECK_OK(pb_trainer_open(ctx, &c, &t));
-    CHECK_OK(pb_train_case_batch(t, x->index));
+    CHECK_OK(pb_train_case_batch(&(pb_case){.n = 0}, t, x->index));
     const size_t n = (size_t)t->T;
     int32_t *all = malloc(3 * n * sizeof *all); /* the mask has elements of 4 bytes, too */
     assert_non_null(all);
@@ -69,8 +69,43 @@ static void batches_are_those_of_the_baselines(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Sets the configuration of a case of `tiny` with these axes, "name=value" separated by spaces; returns its status. */
+static pb_status config_of(const char *axes, pb_train_config *out)
+{
+    char text[200], *at, *word;
+    pb_case c = {.suite = "optimizer", .name = "step"};
+    snprintf(text, sizeof text,
+             "batch=1 clip=multi dtype=f32 layers=0 mode=eager model=tiny rank=16 seq=8 targets=q %s", axes);
+    for (word = strtok_r(text, " ", &at); word; word = strtok_r(NULL, " ", &at)) {
+        char *value = strchr(word, '=');
+        *value++ = 0;
+        CHECK_OK(pb_case_set(&c, word, value));
+    }
+    pb_case_finish(&c);
+    return pb_train_case_config(&c, out);
+}
+
+static void the_axes_of_the_optimizer_are_read(void **state)
+{
+    pb_train_config c;
+    (void)state;
+    CHECK_OK(config_of("tuning=full", &c));
+    assert_int_equal(c.optimizer, PB_OPTIMIZER_ADAMW);
+    CHECK_OK(config_of("tuning=full optimizer=normuon", &c));
+    assert_int_equal(c.optimizer, PB_OPTIMIZER_NORMUON);
+    assert_int_equal(c.normuon.variant, PB_NS_POLAR_EXPRESS);
+    assert_false(c.normuon.guard);
+    CHECK_OK(config_of("tuning=full optimizer=normuon iteration=gram guard=on", &c));
+    assert_int_equal(c.normuon.variant, PB_NS_GRAM);
+    assert_true(c.normuon.guard);
+    CHECK_FAILS(config_of("tuning=full guard=on", &c), PB_EINVAL, "axis guard needs optimizer=normuon");
+    CHECK_FAILS(config_of("tuning=full optimizer=adamw iteration=gram", &c), PB_EINVAL, "axis iteration needs");
+    CHECK_FAILS(config_of("tuning=full optimizer=normuon guard=1", &c), PB_EINVAL, "axis guard: '1'");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(batches_are_those_of_the_baselines)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(batches_are_those_of_the_baselines),
+                                       cmocka_unit_test(the_axes_of_the_optimizer_are_read)};
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);
 }

@@ -123,6 +123,26 @@ static void every_tuning_loads_what_was_written(void **state)
         pb_model_close(&seeded), pb_model_close(&loaded);
     }
     pb_model_close(&exact);
+}
+
+/* An f32 model with as_bf16 gets the values of the bf16 model, and in NF4 its codes. */
+static void an_f32_model_can_have_bf16_values(void **state)
+{
+    for (int tuning = 0; tuning < PB_NTUNINGS; tuning++) {
+        pb_model narrow = open_written(*state, (pb_tuning)tuning, PB_BF16, true), wide;
+        pb_model_config c = narrow.cfg;
+        c.dtype = PB_F32, c.as_bf16 = true;
+        CHECK_OK(pb_model_open(*state, &c, &wide));
+        CHECK_OK(pb_model_load_hf(&narrow, temporary, NULL));
+        CHECK_OK(pb_model_load_hf(&wide, temporary, NULL));
+        for (int i = 0; i < wide.n; i++) {
+            const pb_param *a = &narrow.params[i], *b = &wide.params[i];
+            if (b->q) assert_memory_equal(a->q, b->q, (pb_param_n(a) + 1) / 2);
+            if (b->w)
+                assert_true(pb_load(a->w, pb_param_n(a) / 2, a->dtype) == pb_load(b->w, pb_param_n(a) / 2, PB_F32));
+        }
+        pb_model_close(&narrow), pb_model_close(&wide);
+    }
     unlink(in_temporary("model.safetensors"));
 }
 
@@ -202,6 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_tuning_loads_what_was_written),
+        cmocka_unit_test(an_f32_model_can_have_bf16_values),
         cmocka_unit_test(a_gpu_gets_chunks),
         cmocka_unit_test(bad_indexes_are_refused),
     };

@@ -25,7 +25,8 @@ typedef struct plan {
     bool graph;
     pb_reduce reduce;
     pb_shard shard;
-    int layers;             /* 0: all of the model */
+    int layers; /* 0: all of the model */
+    int loss_chunk;
     pb_recompute recompute; /* of the ranks that train together; one rank alone keeps all activations */
     /* bad_step 0: none. In this step the gradients of this rank are not finite, because of its loss scale; without
      * clipping, its loss is not finite. */
@@ -176,6 +177,7 @@ static result train(group *w, const plan *p, bool together)
     pb_graphs g = {0};
     pb_clip_state clip[8];
     c.comm = together ? w->comm : NULL;
+    c.loss_chunk = p->loss_chunk;
     c.recompute = together ? p->recompute : PB_RECOMPUTE_NONE;
     c.micro_batches = all / ranks;
     pb_trainer *t = open_trainer(&w->ctx, &c);
@@ -255,6 +257,7 @@ static void sharded_weights_equal_one_rank(void **state)
                                    .parts = 1,
                                    .graph = i > 0,
                                    .recompute = (pb_recompute)((i + 3) % PB_NRECOMPUTES),
+                                   .loss_chunk = i % 3 ? 9 : 0,
                                    .shard = PB_SHARD_PARAMETERS});
 }
 

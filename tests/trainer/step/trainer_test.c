@@ -5,7 +5,8 @@
 
 /* ---- comparison with PyTorch ---------------------------------------------------------------------- */
 
-static void matches_pytorch(void **state)
+/* loss_chunk: see pb_train_config. */
+static void compare_with_pytorch(pb_ctx *ctx, int loss_chunk)
 {
     char line[256], model[32], tuning[8], what[48], open_as[48] = "";
     double norm, product;
@@ -23,16 +24,17 @@ static void matches_pytorch(void **state)
             pb_train_config c = config(model, strcmp(tuning, "full") == 0 ? PB_FULL : PB_LORA);
             c.clip = PB_CLIP_MULTI;
             c.max_norm = 0.05f;
+            c.loss_chunk = loss_chunk;
             pb_trainer_close(t);
-            t = open_fixture(*state, &c);
+            t = open_fixture(ctx, &c);
             memcpy(open_as, as, sizeof as);
         }
         if (strncmp(what, "loss", 4) == 0) {
-            if (what[4] != '0') run_phases(*state, t, PB_PHASE_clip, PB_PHASE_optimizer);
-            run_phases(*state, t, PB_PHASE_forward, PB_PHASE_backward);
+            if (what[4] != '0') run_phases(ctx, t, PB_PHASE_clip, PB_PHASE_optimizer);
+            run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
             CHECK_NEAR(loss_of(t), norm, 2e-5);
         } else {
-            check_gradient(*state, param_named(pb_trainer_model(t), what), norm, product);
+            check_gradient(ctx, param_named(pb_trainer_model(t), what), norm, product);
         }
         checked++;
     }
@@ -40,6 +42,9 @@ static void matches_pytorch(void **state)
     pb_trainer_close(t);
     assert_true(checked > 150);
 }
+
+static void matches_pytorch(void **state) { compare_with_pytorch(*state, 0); }
+static void matches_pytorch_in_chunks(void **state) { compare_with_pytorch(*state, 5); }
 
 /* Loss and gradients equal those of a trainer on the CPU in which every op uses its reference implementation. */
 static void reference_ops_agree(void **state)
@@ -286,6 +291,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matches_pytorch),
+        cmocka_unit_test(matches_pytorch_in_chunks),
         cmocka_unit_test(reference_ops_agree),
         cmocka_unit_test(graph_equals_eager_over_ten_steps),
         cmocka_unit_test(synchronous_clip_cannot_be_recorded),

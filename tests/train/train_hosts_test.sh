@@ -1,0 +1,69 @@
+#!/bin/bash
+# train_hosts_test.sh TRAIN_STRUCK - four ranks on two hosts, which are network and UTS namespaces of this machine, joined by
+# a virtual cable: mpirun by itself and the launcher give the log and the weights of one rank; a rank on the other host that
+# is killed or stopped is named with its host, and nothing is left running. Exit code 77, which is a skip, without the
+# privilege to make namespaces.
+train=$1
+. "${0%/*}/../cli.sh"
+export TMPDIR=$dir
+a=plumb-$$-a b=plumb-$$-b near=10.213.77.1 far=10.213.77.2
+
+unshare --net --uts true 2>log && ip netns add "$a" 2>>log && ip netns add "$b" 2>>log || {
+    echo "skipped, because this user cannot make namespaces: $(tail -n 1 log)"
+    exit 77
+}
+trap 'ip netns del "$a"; ip netns del "$b"; rm -rf "$dir"' EXIT
+ip link add v0 netns "$a" type veth peer name v0 netns "$b"
+for host in "$a $near" "$b $far"; do
+    ip -n "${host% *}" addr add "${host#* }/24" dev v0
+    ip -n "${host% *}" link set v0 up
+    ip -n "${host% *}" link set lo up
+done
+
+# on NAMESPACE NAME COMMAND...: runs the command on the host of this name.
+on() { ip netns exec "$1" unshare --uts sh -c 'hostname "$0" && exec "$@"' "${@:2}"; }
+# In place of ssh: mpirun calls it with options, the host and a command line. The other host gets none of the environment.
+cat >agent <<END
+#!/bin/bash
+while [[ \$1 == -* ]]; do shift; done
+shift
+exec ip netns exec $b env -i PATH="$PATH" HOME="$HOME" TMPDIR="$dir" unshare --uts sh -c "hostname host-b; cd $dir; \$*"
+END
+cat >starter <<END
+#!/bin/bash
+exec mpirun --host $near:2,$far:2 --mca plm_rsh_agent "$dir/agent" --mca btl tcp,self \
+    --mca btl_tcp_if_include $near/24 --mca oob_tcp_if_include $near/24 -x PB_STRIKE -x OMP_NUM_THREADS "\$@"
+END
+chmod +x agent starter
+export PB_MPIRUN=$dir/starter PB_LAUNCH_HOST=$near PB_STRIKE=${PB_STRIKE:-}
+
+args=(--model tiny --batch 1 --seq 48 --deterministic --quiet --steps 5 --mode graph)
+results() { cut -d, -f1-5,11,12 "$1"; } # the columns that do not depend on the machine
+none_left() {
+    local i
+    for ((i = 0; i < 100; i++)); do
+        [[ -n $(ip netns pids "$a")$(ip netns pids "$b") ]] || return
+        sleep 0.1
+    done
+    fail "$1: left running: $(ip netns pids "$a" | xargs -r ps -o args= -p) $(ip netns pids "$b" | xargs -r ps -o args= -p)"
+}
+
+expect 0 '' "$train" "${args[@]}" --accumulate 4 --log one.csv --export one
+expect 0 '' on "$a" host-a ./starter -np 4 -x PB_LAUNCH_HOST "$train" "${args[@]}" --log alone.csv --export alone
+expect 0 '' on "$a" host-a "$train" "${args[@]}" --ranks 4 --log launched.csv --export launched
+for how in alone launched; do
+    cmp <(results one.csv) <(results $how.csv) || fail "$how: two hosts give another log"
+    diff -r one $how >/dev/null || fail "$how: two hosts give other weights"
+done
+none_left 'ended well'
+
+for how in ${HOW:-kill stop}; do
+    rm -rf ck
+    PB_STRIKE="3 3 replay $how" expect 125 '' on "$a" host-a "$train" "${args[@]}" --ranks 4 --rank-timeout 2 \
+        --save ck --save-interval 1
+    [[ $(grep -c '^train: rank 3 on host-b (cpu), step 3, phase replay' log) -eq 1 ]] || fail "$how: rank 3 of host-b is not named"
+    [[ $(cat ck/latest_checkpointed_iteration.txt) -ge 2 ]] || fail "$how: the last checkpoint is gone"
+    none_left "$how"
+done
+
+exit $((failures > 0))

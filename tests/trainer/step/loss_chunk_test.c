@@ -1,0 +1,214 @@
+/* loss_chunk_test.c - tests of the head in chunks of tokens: the same loss and gradients as with the logits of all tokens,
+ * eagerly, in graphs and with recomputed activations; memory for the logits of a chunk only, which the plan backend
+ * predicts; evaluation without gradients. trainer_test compares the gradients with PyTorch's. */
+#include "tests/trainer/step/trainer_fixture.h"
+#include "trainer/step/graphs.h"
+#include "trainer/step/trainer_impl.h"
+
+enum { STEPS = 3, MICRO = 2, LOSS_TOKENS = 40 };
+
+/* The results of a run. */
+typedef struct outcome {
+    double loss[STEPS * MICRO];
+    float *grads, *state; /* grads: of the last step; state: weights and moments */
+    size_t ngrads, nstate;
+} outcome;
+
+static void free_outcome(outcome *o) { free(o->grads), free(o->state); }
+
+/* Trains STEPS steps of MICRO micro-batches; all divide by the loss tokens of a step. */
+static outcome train(pb_ctx *ctx, const pb_train_config *c, bool graph)
+{
+    pb_trainer *t = open_trainer(ctx, c);
+    pb_graphs g = {0};
+    outcome o = {0};
+    for (int i = 0; i < STEPS * MICRO; i++) {
+        float sum;
+        pb_trainer_accumulate(t, i % MICRO > 0);
+        fixture_batch(t, B * i, B, LOSS_TOKENS);
+        CHECK_OK(graph ? pb_graphs_run(&g, ctx, t, pb_train_micro) : pb_train_micro(ctx, t));
+        o.loss[i] = loss_of(t);
+        CHECK_OK(pb_download(ctx, &sum, t->step_loss, sizeof sum));
+        CHECK_NEAR((double)sum, o.loss[i] + (i % MICRO ? o.loss[i - 1] : 0), 1e-6 * (double)sum);
+        if (i % MICRO == MICRO - 1)
+            CHECK_OK(graph ? pb_graphs_run(&g, ctx, t, pb_train_finish) : pb_train_finish(ctx, t));
+        if (i == MICRO - 1) o.grads = snapshot(t, true, &o.ngrads);
+    }
+    if (graph) assert_int_equal(g.recorded, 3);
+    o.state = snapshot(t, false, &o.nstate);
+    pb_graphs_free(&g, ctx);
+    pb_trainer_close(t);
+    return o;
+}
+
+/* || a - b || / || b ||; NaN if any element is. */
+static double apart(const float *a, const float *b, size_t n)
+{
+    double sum = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = (double)a[i] - (double)b[i];
+        sum += d * d;
+        norm += (double)b[i] * (double)b[i];
+    }
+    return sqrt(sum / norm);
+}
+
+static const char *const models[] = {"tiny", "tiny-qwen3", "tiny-llama"}; /* the first has a tied head */
+
+static pb_train_config case_of(int i)
+{
+    pb_train_config c = config(models[i % 3], (pb_tuning)(i / 3 % PB_NTUNINGS));
+    c.model.dtype = i >= 3 * PB_NTUNINGS ? PB_BF16 : PB_F32;
+    c.clip = PB_CLIP_MULTI;
+    return c;
+}
+enum { CASES = 3 * PB_NTUNINGS * PB_NFLOAT };
+
+/* Sums over tokens have another order: the first step's loss and gradients differ by rounding of f32, also in bf16, where
+ * the gradient of a token's logits is the same and gradients of weights are f32. */
+static void chunks_give_the_loss_and_gradients_of_all_tokens(void **state)
+{
+    static const int sizes[] = {1, 5, 17, T - 1, T, 1000};
+    ((pb_ctx *)*state)->deterministic = true;
+    for (int i = 0; i < CASES; i++) {
+        pb_train_config c = case_of(i);
+        const double of_loss = c.model.dtype == PB_F32 ? 2e-6 : 4e-3, bound = c.model.dtype == PB_F32 ? 2e-5 : 4e-3;
+        outcome all = train(*state, &c, false);
+        c.loss_chunk = sizes[i % 6];
+        outcome some = train(*state, &c, false);
+        for (int k = 0; k < MICRO; k++) CHECK_NEAR(some.loss[k], all.loss[k], of_loss * all.loss[k]);
+        const double d = apart(some.grads, all.grads, all.ngrads);
+        if (!(d <= bound)) fail_msg("case %d, chunks of %d: gradients differ by %g", i, c.loss_chunk, d);
+        free_outcome(&all), free_outcome(&some);
+    }
+    ((pb_ctx *)*state)->deterministic = false;
+}
+
+/* Replayed graphs and recomputed activations do not change a bit. */
+static void graphs_and_recomputation_give_the_same_bits(void **state)
+{
+    ((pb_ctx *)*state)->deterministic = true;
+    for (int i = 0; i < CASES; i += 2) {
+        pb_train_config c = case_of(i);
+        c.loss_chunk = 7;
+        outcome want = train(*state, &c, false);
+        c.recompute = (pb_recompute)(i / 2 % PB_NRECOMPUTES);
+        outcome got = train(*state, &c, true);
+        assert_memory_equal(want.loss, got.loss, sizeof want.loss);
+        assert_same(want.grads, got.grads, want.ngrads);
+        assert_same(want.state, got.state, want.nstate);
+    }
+    ((pb_ctx *)*state)->deterministic = false;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static size_t piece(size_t bytes) { return (bytes + PB_ARENA_ALIGN - 1) / PB_ARENA_ALIGN * PB_ARENA_ALIGN; }
+
+static void only_a_chunk_of_logits_is_in_memory(void **state)
+{
+    for (int i = 0; i < CASES; i += 5) {
+        pb_train_config c = case_of(i);
+        const size_t row = (size_t)c.model.geometry->V * pb_dtype_size(c.model.dtype);
+        pb_trainer *all = open_trainer(*state, &c);
+        c.loss_chunk = 3;
+        pb_trainer *some = open_trainer(*state, &c);
+        assert_int_equal(pb_trainer_memory(some).activations,
+                         pb_trainer_memory(all).activations - piece(T * row) + piece(3 * row) + piece(sizeof(float)));
+        assert_null(pb_trainer_logits(some));
+        pb_trainer_close(all), pb_trainer_close(some);
+    }
+}
+
+/* The peak of a context that trains is that of the plan, to the byte. */
+static void the_plan_is_exact(void **state)
+{
+    const pb_backend_id id = ((pb_ctx *)*state)->id;
+    for (int i = 0; i < CASES; i++) {
+        pb_ctx plan, real;
+        pb_train_config c = case_of(i);
+        c.loss_chunk = i % 2 ? 7 : 40;
+        CHECK_OK(pb_ctx_open_plan(&plan, id));
+        pb_trainer *t = open_trainer(&plan, &c);
+        CHECK_OK(pb_trainer_reserve(t, c.S));
+        pb_trainer_close(t);
+        CHECK_OK(pb_ctx_open(&real, id, 0));
+        t = open_fixture(&real, &c);
+        CHECK_OK(pb_train_step(&real, t));
+        assert_int_equal(real.held_peak, pb_plan_peak(&plan));
+        pb_trainer_close(t);
+        pb_ctx_close(&real);
+        pb_ctx_close(&plan);
+    }
+}
+
+/* ---- the loss alone ---------------------------------------------------------------------------------------------- */
+
+/* Between the steps of a training, an evaluation gives the same loss and leaves the gradients as they are; so does a
+ * frozen model, which has none. */
+static void an_evaluation_computes_no_gradient(void **state)
+{
+    pb_train_config c = config("tiny", PB_FULL);
+    size_t n;
+    c.loss_chunk = 9;
+    pb_trainer *t = open_fixture(*state, &c);
+    run_phases(*state, t, PB_PHASE_forward, PB_PHASE_backward);
+    const double loss = loss_of(t);
+    float *before = snapshot(t, true, &n);
+    pb_trainer_evaluates(t, true);
+    run_phases(*state, t, PB_PHASE_forward, PB_PHASE_loss);
+    assert_true(loss_of(t) == loss);
+    assert_same(before, snapshot(t, true, &n), n);
+    pb_trainer_evaluates(t, false);
+    fixture_batch(t, B, B, 0);
+    run_phases(*state, t, PB_PHASE_forward, PB_PHASE_loss);
+    assert_true(loss_of(t) != loss);
+    pb_trainer_close(t);
+    c.model.frozen = true;
+    t = open_fixture(*state, &c);
+    run_phases(*state, t, PB_PHASE_forward, PB_PHASE_loss);
+    assert_true(loss_of(t) == loss);
+    pb_trainer_close(t);
+}
+
+/* Rows that are shorter than the longest use the same chunks of the tokens that are there. */
+static void shorter_rows_have_fewer_chunks(void **state)
+{
+    const int S_ = 8;
+    float nll[2][B * 8];
+    for (int i = 0; i < 2; i++) {
+        pb_train_config c = config("tiny-llama", PB_LORA);
+        int32_t ids[B * 8], targets[B * 8];
+        float mask[B * 8];
+        for (int k = 0; k < B * S_; k++) ids[k] = 3 * k + 1, targets[k] = 5 * k + 2, mask[k] = k % 3 > 0;
+        c.loss_chunk = i ? 6 : 0;
+        pb_trainer *t = open_trainer(*state, &c);
+        CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){.ids = ids, .targets = targets, .mask = mask, .S = S_}));
+        run_phases(*state, t, PB_PHASE_forward, PB_PHASE_optimizer);
+        CHECK_OK(pb_trainer_nll(t, nll[i]));
+        pb_trainer_close(t);
+    }
+    for (int k = 0; k < B * S_; k++) CHECK_NEAR((double)nll[1][k], (double)nll[0][k], 1e-5);
+}
+
+static void a_negative_chunk_is_refused(void **state)
+{
+    pb_train_config c = config("tiny", PB_LORA);
+    pb_trainer *t = NULL;
+    c.loss_chunk = -1;
+    CHECK_FAILS(pb_trainer_open(*state, &c, &t), PB_EINVAL, "loss chunk -1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chunks_give_the_loss_and_gradients_of_all_tokens),
+        cmocka_unit_test(graphs_and_recomputation_give_the_same_bits),
+        cmocka_unit_test(only_a_chunk_of_logits_is_in_memory),
+        cmocka_unit_test(the_plan_is_exact),
+        cmocka_unit_test(an_evaluation_computes_no_gradient),
+        cmocka_unit_test(shorter_rows_have_fewer_chunks),
+        cmocka_unit_test(a_negative_chunk_is_refused),
+    };
+    return cmocka_run_group_tests(tests, test_open_device, test_close);
+}
