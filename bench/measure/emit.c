@@ -58,16 +58,13 @@ typedef struct pb_measured {
     char key[PB_KEY_TEXT];
     const char *metric;
     double value;
+    bool first; /* no earlier row has this key */
 } measured;
 
-/* Finds the i-th distinct key: rows of one key follow each other, so a key that differs from the previous row's begins
- * a new case. */
 const char *pb_emitted_key(const pb_emitter *e, int i)
 {
     for (int k = 0; k < e->n; k++)
-        if (!pb_key_is_control(e->measured[k].key) && (!k || strcmp(e->measured[k].key, e->measured[k - 1].key) != 0) &&
-            i-- == 0)
-            return e->measured[k].key;
+        if (!pb_key_is_control(e->measured[k].key) && e->measured[k].first && i-- == 0) return e->measured[k].key;
     return NULL;
 }
 
@@ -93,6 +90,14 @@ bool pb_emitted_by_suite(const pb_emitter *e, const char *suite, const char *met
     return false;
 }
 
+/* True if no row has this key. Most rows have the key of the row before; a ratio has that of a case measured long ago. */
+static bool is_new(const pb_emitter *e, const char *key)
+{
+    for (int k = e->n; k-- > 0;)
+        if (strcmp(e->measured[k].key, key) == 0) return false;
+    return true;
+}
+
 static pb_status remember(pb_emitter *e, const char *key, const pb_metric *m, double value)
 {
     if (e->n == e->room) {
@@ -102,8 +107,9 @@ static pb_status remember(pb_emitter *e, const char *key, const pb_metric *m, do
         e->measured = more;
         e->room = room;
     }
-    measured *row = &e->measured[e->n++];
-    *row = (measured){.metric = m->name, .value = value};
+    measured *row = &e->measured[e->n];
+    *row = (measured){.metric = m->name, .value = value, .first = is_new(e, key)};
+    e->n++;
     snprintf(row->key, sizeof row->key, "%s", key);
     return PB_OK;
 }
