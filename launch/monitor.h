@@ -33,8 +33,8 @@ pb_status pb_monitor_open(const pb_monitor_options *o, pb_monitor **out);
 void pb_monitor_address(const pb_monitor *m, char out[PB_LAUNCH_ADDRESS]);
 /* Asks every rank to stop cleanly, with this signal. */
 void pb_monitor_stop(pb_monitor *m, int sig);
-/* A descriptor that becomes readable when every rank has ended, or can only be ended by the starter, and 3 seconds have
- * passed for the starter to end. */
+/* A descriptor that becomes readable 3 seconds after every rank has ended or can only be ended by mpirun, unless mpirun
+ * ends before. */
 int pb_monitor_wake(const pb_monitor *m);
 /* The program that started the ranks has ended: ranks that are still connected 10 seconds later have lost their job.
  * Waits until all ranks have ended, and returns the job's exit code: see launch.h. *joined: how many ranks ever

@@ -219,7 +219,7 @@ void pb_ring_collective(const pb_range_collective *c)
 
 void pb_ring_finish(void)
 {
-    /* First, so that the range does not contain what follows, and no value need be kept across a call of clock_gettime. */
+    /* The clock is read first: the range excludes what follows, and no register is live across clock_gettime(). */
     const int64_t now = pb_ticks(GET(window.tsc));
     ring *r = mine;
     if (!r || GET(r->generation) != atomic_load_explicit(&window.generation, memory_order_acquire)) return;
@@ -296,7 +296,7 @@ static size_t copy_open(const ring *r, const pb_moment *end, pb_ring_record *out
         out[n++].end_ns = end->real_ns;
     }
     atomic_thread_fence(memory_order_acquire);
-    /* The thread has ended a range meanwhile, and may have begun another in its place, whose numbers of work are no strings. */
+    /* If the thread has ended a range meanwhile, a slot may hold another one: do not read its work counts as strings. */
     for (size_t i = 0; GET(r->written) != written && i < n; i++) out[i].of = (pb_range_collective){0};
     return n;
 }

@@ -15,7 +15,7 @@
 
 enum { EXCHANGES = 32, SLOTS = 2, REPORTS = 4096 };
 
-/* A message to rank 0. It answers kind ASK with two times; a REPORT has no answer. */
+/* A message to rank 0, which answers an ASK with two times and does not answer a REPORT. */
 typedef struct message {
     enum { ASK, REPORT } kind;
     pb_clock_report report;

@@ -159,8 +159,8 @@ static const char *in_place(const pb_range_stack *p, pb_range_kind kind)
     return NULL;
 }
 
-/* A kernel of NCCL has what is known of its collective. Other kernels of a collective, such as ordered sums, have not,
- * because analysers take the arguments for a sign of communication. */
+/* Only kernels of NCCL get the collective's arguments: analysers take these as a sign of communication, and the other
+ * kernels of a collective, such as ordered sums, are none. */
 static void put_collective_of(writer *w, const pb_gpu_event *e, const pb_gpu_event *call)
 {
     if (e->kind != PB_GPU_KERNEL || !e->name || strncmp(e->name, "nccl", 4) != 0) return;

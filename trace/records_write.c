@@ -69,7 +69,7 @@ static void put_about(writer *w, const pb_trace_about *a)
     line(w);
 }
 
-/* The lines of its names come first, so call it where no line has begun. */
+/* Writes the lines that define new names before its own line, so call it only between lines. */
 static void put_collective(writer *w, const char *word, int at, const pb_range_collective *c)
 {
     if (!c->group) return;

@@ -15,11 +15,12 @@ typedef struct pb_window_gpu {
     size_t dropped, replayed, unplaced, buffer_bytes; /* as in pb_gpu_window */
 } pb_window_gpu;
 
-/* True if the two offsets of about->clock differ from 0 by more than their uncertainty: otherwise the clocks may be one, as
- * on one host, and moving times by the error of a measurement would only blur them. */
+/* True if either offset of about->clock exceeds its uncertainty. Otherwise the clocks may be one, as on one host, and a
+ * shift would only add the error of the measurement. */
 bool pb_window_must_shift(const pb_trace_about *about);
-/* Moves times of the window to rank 0's clock, if it must be: by the line through the two offsets. Records are kept as they
- * were. The status of pb_gpu_read(), pb_trace_write() or pb_records_write(). The trace is written even if the records cannot be. */
+/* Writes the files of the window. If pb_window_must_shift(), the times of the trace are moved to rank 0's clock, by the
+ * line through the two offsets; the file of records keeps this rank's clock. The trace is written even if the records
+ * cannot be. Returns the errors of pb_gpu_read(), pb_trace_write() and pb_records_write(). */
 pb_status pb_window_write(const pb_disk *d, const pb_window_files *files, pb_trace_about *about, pb_ring_window *w,
                           pb_window_gpu *gpu, pb_trace_size *size);
 #endif

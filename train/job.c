@@ -100,8 +100,8 @@ static pb_status load_files(const pb_job *j, pb_trainer *t, pb_load_report *r)
     return j->o->adapter ? pb_peft_load(pb_trainer_model(t), j->o->adapter) : PB_OK;
 }
 
-/* Checks, before anything large is allocated, that the weight files match the configuration and that there is enough
- * memory: host memory would first fill up. */
+/* Checks before any large allocation that the weight files match the configuration and that memory suffices; otherwise
+ * loading would fill the host's memory before it failed. */
 static pb_status check_size(const pb_job *j)
 {
     const double tokens = (double)j->micro_batches * j->ranks * j->cfg.B * j->cfg.S;

@@ -1,4 +1,4 @@
-/* exposed.c - implements exposed.h: takes the calls in the order of their begins, and keeps what they have covered. */
+/* exposed.c - implements exposed.h: visits the calls in the order of their begins, and remembers the time already covered. */
 #include "bench/analyze/exposed.h"
 
 #include <stdlib.h>
@@ -30,8 +30,8 @@ static bool inside(const pb_intervals *steps, double at)
     return false;
 }
 
-/* The part of one[0] in which communication is exposed: inside the steps, and with `hides` of a GPU outside these
- * intervals, otherwise inside `waits`. */
+/* The part of one[0] in which communication is exposed: inside the steps and, on a GPU, outside `hides`; on a CPU (hides
+ * NULL), inside `waits`. */
 static double exposed(const pb_intervals *one, const pb_intervals *steps, const pb_intervals *waits,
                       const pb_intervals *hides)
 {

@@ -15,6 +15,6 @@ typedef struct pb_intervals {
 void pb_intervals_add(pb_intervals *l, double begin, double end);
 /* Sorts, and joins intervals that overlap. */
 void pb_intervals_unite(pb_intervals *l);
-/* The time that the lists a and b have in common; both are united. */
+/* The time that a and b have in common. Call pb_intervals_unite() on both first. */
 double pb_intervals_common(const pb_intervals *a, const pb_intervals *b);
 #endif

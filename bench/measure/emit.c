@@ -90,7 +90,7 @@ bool pb_emitted_by_suite(const pb_emitter *e, const char *suite, const char *met
     return false;
 }
 
-/* True if no row has this key. Most rows have the key of the row before; a ratio has that of a case measured long ago. */
+/* True if no row has this key. Searches backwards, because most rows have the key of the row before. */
 static bool is_new(const pb_emitter *e, const char *key)
 {
     for (int k = e->n; k-- > 0;)

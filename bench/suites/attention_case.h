@@ -13,9 +13,9 @@
 #include "bench/rows/rows.h"
 #include "kernels/engine/dtype.h"
 
-/* sparse, dense, deterministic: latent attention (MLA), where one row of kv is key and value of all heads; the last one
- * only with implementations that are deterministic. dynmask, dense_gqa: grouped-query attention with keys and values of
- * their own (gqa_call.h), with key lists of dynamic-mask attention and without lists. */
+/* sparse, dense, deterministic: latent attention (MLA), where one row of kv is key and value of all heads; `deterministic`
+ * permits only deterministic implementations. dynmask, dense_gqa: grouped-query attention (gqa_call.h), with the key
+ * lists of dynamic-mask attention and without lists. */
 typedef enum pb_attn_variant {
     PB_VARIANT_SPARSE,
     PB_VARIANT_DENSE,

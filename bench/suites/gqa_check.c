@@ -326,7 +326,7 @@ static pb_status sample_open(sample *s, void **room)
     unsigned char *at = calloc(2 * kv + 4 * chunk + rooms + 4 * (S * (size_t)s->lists + S * H + 2 * slots), 1);
     if (!at) return pb_fail(PB_ENOMEM, "attention: no memory to check a case");
     s->k = at, s->v = at += kv, s->q = at += kv, s->dO = at += chunk, s->o = at += chunk, s->got = at += chunk;
-    *room = at += chunk, s->bias = (void *)(at += rooms), s->lse = s->bias + S * (size_t)s->lists;
+    *room = at += chunk, s->bias = (void *)(at + rooms), s->lse = s->bias + S * (size_t)s->lists;
     s->list = (void *)(s->lse + S * H), s->until = s->list + slots;
     return PB_OK;
 }

@@ -258,8 +258,8 @@ static pb_status filter(const pb_plan_request *r, pb_plan *p)
 
 /* ---- making the whole plan ---------------------------------------------------------------------------- */
 
-/* Adds the digest of the user's data, the number of ranks, and impl and prefer if the suite has no axis of this name, to the keys, because they change
- * what is measured. */
+/* Adds to the keys what else changes the measurement: the digest of the user's data, the number of ranks, and impl and
+ * prefer, unless the suite has an axis of that name. */
 static pb_status name_choice(const pb_suite *s, const pb_plan_request *r, pb_plan *p)
 {
     char ranks[32];

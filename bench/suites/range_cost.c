@@ -37,7 +37,7 @@ static pb_status run_clock(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
-/* Turns the times of samples into those of one of their 2^20 repetitions, by the host's clock. */
+/* Divides the host times of the samples by the number of their repetitions, 2^20. */
 static pb_status of_one(pb_status s, pb_timing *out)
 {
     if (s != PB_OK) return s;

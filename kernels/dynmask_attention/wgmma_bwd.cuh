@@ -56,7 +56,7 @@ template <int D> size_t room_bytes(const pb_dynmask_attention_bwd_args &a)
     return compact_bytes(s.lists, D) + (size_t)a.B * a.H * s.tiles * sizeof(query_tile<D>) + sums;
 }
 
-/* The work of a CTA of dkv_kernel: block of slots `block` of list `list`, for the tiles of queries part, part + parts, ... of `total`.
+/* The work of a CTA of dkv_kernel: slot block `block` of list `list`, and query tiles n = part, part + parts, ... < total.
  * Tile n is tile m + n % count of head h + n / count. */
 struct dkv_work {
     int list, block, part, b, kv, h, m, count, total;

@@ -196,7 +196,7 @@ static pb_status run_prepare(pb_ctx *ctx, const void *args)
 {
     const pb_newton_schulz_run_args *a = args;
     const size_t R = (size_t)a->R, C = (size_t)a->C;
-    void *x = (void *)(uintptr_t)a->x; /* the binder's memory, which prepare may write */
+    void *x = (void *)a->x; /* the binder's memory, which prepare may write */
     (void)ctx;
     for (size_t b = 0; b < (size_t)a->n; b++)
         for (size_t i = 0; i < (size_t)pb_ns_small(a); i++) {

@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(THREADS) round_all(const float *x, __nv_bfloat
 
 /* ---- scratch memory --------------------------------------------------------------------------------------------- */
 
-/* Byte offsets for a part of `most` matrices: x, one of the two matrices X_k in turn (the other is y); sums, the partial
- * norms; small, matrices [m,m] as in ns_products.h. */
+/* Byte offsets of the scratch for up to `most` matrices. x: the second of two buffers that hold X_k in turn (y is the
+ * first); sums: partial norms; small: matrices [m,m], see ns_products.h. */
 struct room {
     size_t x, sums, small[5], bytes;
     int most;

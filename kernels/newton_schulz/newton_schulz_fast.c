@@ -34,7 +34,7 @@ static void scale(const void *from, pb_dtype type, void *to, pb_dtype to_type, s
     }
 }
 
-/* to = factor * from + B from, or from B of a tall matrix. The sum is f32, and rounded once. */
+/* to = factor * from + B * from (tall matrix: + from * B). Summed in f32, and rounded once. */
 static void add_product(const work *w, const void *from, void *to, float factor)
 {
     const pb_newton_schulz_run_args *a = w->a;
@@ -113,7 +113,7 @@ static void iterate_gram(const work *w, void *y)
     float *g = small(w, PB_NS_G), *p = NULL, *z = small(w, PB_NS_Z), *t = small(w, PB_NS_T);
     for (int k = 0; k < a->steps; k++) {
         const pb_ns_factors f = pb_ns_factors_of(a->variant, k);
-        if (k == PB_NS_RESTART) {
+        if (k == PB_NS_RESTART && p) {
             apply_gram(w, p, t, x, other);
             void *const before = x;
             x = other, other = before, p = NULL;
@@ -129,7 +129,7 @@ static void iterate_gram(const work *w, void *y)
         multiply(w, pb_ns_times(a, z, g, t, false));
         multiply(w, pb_ns_times(a, t, z, g, false));
     }
-    apply_gram(w, p, t, x, y);
+    if (p) apply_gram(w, p, t, x, y); /* there is at least one step, and a restart is before a step */
 }
 
 pb_status PB_FAST(pb_newton_schulz_run)(pb_ctx *ctx, const void *args)

@@ -4,8 +4,8 @@
 #include "kernels/newton_schulz/ns_products.h"
 #include "kernels/syrk/syrk_gemm.h"
 
-/* Byte offsets: x, the two matrices X_k in turn; wide, an X_k in f32, with bf16 only; sum [R] doubles; small, matrices
- * [m,m] of f32 (gram) or dtype; room of the products from `products` on. */
+/* Byte offsets. x: two buffers that hold X_k in turn; wide: X_k in f32 (bf16 only); sum: [R] doubles; small: [m,m], f32
+ * (gram) or dtype; products: scratch of the products, to the end. */
 typedef struct pb_ns_room {
     size_t x[2], wide, sum, small[5], products, bytes;
 } pb_ns_room;

@@ -169,7 +169,7 @@ static const pb_normuon_piece *bind_pieces(pb_binder *b, const int *dim, bool ou
                                                  {"w2", "master2", "grad2", "m2", "u2", "factor2"}};
     pb_normuon_piece list[2 * BLOCKS] = {{0}};
     const shapes s = shapes_of(dim);
-    const bool writes_m = out ? dim[4] & 2 : dim[4] & 2;
+    const bool writes_m = dim[4] & 2;
     for (int i = *n = 0; i < dim[0] && i < BLOCKS; i++) {
         const size_t all = (size_t)s.rows[i] * (size_t)s.cols[i], cut = dim[4] & 4 ? all / 2 : all;
         const pb_dtype w = dim[3] ? PB_BF16 : PB_F32;
@@ -177,9 +177,8 @@ static const pb_normuon_piece *bind_pieces(pb_binder *b, const int *dim, bool ou
         p.clip = dim[5] == 1 || dim[5] == 2 ? i % 2 - (i == 2) : -1;
         p.decay = i % 2 ? 0 : 0.1f;
         p.grad = pb_in(b, names[i][2], PB_F32, all);
-        p.m = writes_m ? pb_inout(b, names[i][3], PB_F32, all, -1, 1)
-                       : (float *)(uintptr_t)pb_in(b, names[i][3], PB_F32, all);
-        p.u = out ? pb_out(b, names[i][4], b->dtype, all) : (void *)(uintptr_t)pb_in(b, names[i][4], b->dtype, all);
+        p.m = writes_m ? pb_inout(b, names[i][3], PB_F32, all, -1, 1) : (float *)pb_in(b, names[i][3], PB_F32, all);
+        p.u = out ? pb_out(b, names[i][4], b->dtype, all) : (void *)pb_in(b, names[i][4], b->dtype, all);
         if (!out) {
             p.w = dim[3] ? pb_inout(b, names[i][0], PB_BF16, all, -1, 1) : pb_inout(b, names[i][0], PB_F32, all, -1, 1);
             p.master = dim[3] ? pb_inout(b, names[i][1], PB_F32, all, -1, 1) : NULL;

@@ -258,7 +258,7 @@ __device__ inline void store_squares(const float (&c)[NT][4], shared &sm, const 
     }
 }
 
-/* Stores them element by element, for any C. */
+/* Stores the accumulators one element at a time: works for any layout of C. */
 template <class T, int NT>
 __device__ inline void store_elements(const float (&c)[NT][4], const task &t, const place &at)
 {

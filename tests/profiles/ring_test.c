@@ -249,7 +249,7 @@ static void work_belongs_to_the_range_begun_last(void **state)
     pb_ring_free(&w);
 }
 
-/* The notes of a collective are kept in the ring, in an open range, and in the place of a recorded call. */
+/* Group, dtype and number of a collective are kept in ended ranges, in open ones, and in those of a recorded call. */
 static void a_collective_keeps_its_group(void **state)
 {
     (void)state;

@@ -314,7 +314,7 @@ static void a_trace_of_another_job_is_refused(void **state)
     }
 }
 
-/* A replayed graph that was recorded as a whole is compute from its begin to its end, and no kernel. */
+/* A graph recorded as a whole counts as compute from its begin to its end, and not as a kernel. */
 static void graphs_are_recorded_as_wholes(void **state)
 {
     (void)state;

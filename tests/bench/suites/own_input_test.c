@@ -122,9 +122,9 @@ static void a_case_reads_what_train_reads(void **state)
         pb_plan plan = plan_of(*state, i == 1 ? short_ones() : NULL, i ? packs[i] : NULL,
                                NULL); /* without the axis: "on", as in `train` */
         const pb_case *c = &plan.cases[0];
-        char packed[32], data[64];
-        char *words[] = {"--model=" FOLDER, "--tokenizer=bytes", "--tuning=full", "--batch=2",
-                         "--seq=128",       "--quiet",           packed,          data};
+        char packed[32], data[64], model[] = "--model=" FOLDER;
+        char *words[] = {model,       "--tokenizer=bytes", "--tuning=full", "--batch=2",
+                         "--seq=128", "--quiet",           packed,          data};
         first_step want;
         pb_trainer *t;
         double loss;

@@ -144,8 +144,8 @@ static void the_plan_is_exact(void **state)
 
 /* ---- the loss alone ---------------------------------------------------------------------------------------------- */
 
-/* Between the steps of a training, an evaluation gives the same loss and leaves the gradients as they are; so does a
- * frozen model, which has none. */
+/* An evaluation between steps gives the loss of a training step and leaves the gradients as they are. It also runs on a
+ * frozen model, which has no gradients. */
 static void an_evaluation_computes_no_gradient(void **state)
 {
     pb_train_config c = config("tiny", PB_FULL);
