@@ -22,12 +22,12 @@ DEVICE=cuda ARGUMENTS='--threads 2' expect 0 '' record kernels 'a reason'
 grep -q -- '--suite kernels --device cuda .* --no-compare --threads 2$' calls || fail "device or arguments"
 grep -q -- '--reason a reason$' calls || fail "another reason"
 
-all='ceiling backward throughput attention kernels load'
+all='ceiling backward throughput optimizer attention kernels load'
 expect 0 '' record --all
 [[ $(sed -n 's/^--suite \([a-z]*\) .*--processes 3 .*/\1/p' calls | paste -sd' ') == "$all" ]] || fail "not all suites"
 [[ $(sed -n 's/^baseline update .*baseline-\([a-z]*\)-.*/\1/p' calls | paste -sd' ') == "$all" ]] || fail "not all stored"
 FAILING=throughput expect 4 'throughput is not stored: exit code 4' record --all
-[[ $(grep -c '^--suite' calls) -eq 6 && $(grep -c '^baseline update' calls) -eq 5 ]] || fail "a failed suite cost another"
+[[ $(grep -c '^--suite' calls) -eq 7 && $(grep -c '^baseline update' calls) -eq 6 ]] || fail "a failed suite cost another"
 REFUSED=kernels FAILING=load expect 4 'kernels is not stored: exit code 2' record --all
 
 # The suites of --all exist, and are all suites but self, which measures the harness, comm, which needs ranks, and profile,
@@ -35,7 +35,7 @@ REFUSED=kernels FAILING=load expect 4 'kernels is not stored: exit code 2' recor
 for suite in $all; do
     grep -q "^SUITE($suite)" "$source/bench/suites/suites.def" || fail "no suite $suite"
 done
-[[ $(grep -c '^SUITE(' "$source/bench/suites/suites.def") -eq 9 ]] || fail "--all does not know a new suite"
+[[ $(grep -c '^SUITE(' "$source/bench/suites/suites.def") -eq 10 ]] || fail "--all does not know a new suite"
 sed "s|/proc/loadavg|$dir/loadavg|" "$source/scripts/record-baseline" >busy && chmod +x busy
 mkdir -p there/scripts && mv busy there/scripts/record-baseline && echo '0.80 1 1' >loadavg
 FORCE='' expect 2 'the load is 0.80' there/scripts/record-baseline
