@@ -167,6 +167,7 @@ static void check_dense(pb_ctx *ctx, const problem *p)
         int heads;
     } t[] = {{"o", x.o, p->o, z->H}, {"dq", x.dq, p->dq, z->H}, {"dk", x.dk, p->dk, z->K}, {"dv", x.dv, p->dv, z->K}};
     for (int i = 0; i < 4; i++) {
+        if (!t[i].wide) abort(); /* for clang-tidy, which does not know that assertions do not return */
         float *same = widen(t[i].narrow, T * t[i].heads, z->D, 0);
         for (size_t r = 0; r < T * t[i].heads; r++) /* the last element is compared below, or has no counterpart */
             same[r * (z->D + 1) + z->D] = t[i].wide[r * (z->D + 1) + z->D];
