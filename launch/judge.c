@@ -50,7 +50,7 @@ int pb_judge_lag(const pb_rank_view *ranks, int n, int at, double *median)
         bool known = own->name[0] && own->middle > 0;
         for (int i = 0; known && i < n; i++) {
             durations[i] = middle_of(&ranks[i], own->name);
-            known = durations[i] > 0;
+            known = durations[i] > 0 && ranks[i].said->step >= 0;
         }
         if (!known) continue;
         qsort(durations, (size_t)n, sizeof *durations, compare);

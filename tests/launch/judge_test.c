@@ -75,6 +75,9 @@ static void a_phase_over_twice_the_median_lags(void **state)
     assert_int_equal(pb_judge_lag(j.v, N, 3, &median), 1);
     CHECK_NEAR(median, 0.1, 1e-12);
     assert_int_equal(pb_judge_lag(j.v, N, 0, &median), -1);
+    j.said[1].step = -1; /* in no training step */
+    assert_int_equal(pb_judge_lag(j.v, N, 3, &median), -1);
+    j.said[1].step = 0;
     takes(&j, 1, 0, 0); /* fewer than three steps are known */
     assert_int_equal(pb_judge_lag(j.v, N, 3, &median), -1);
     for (int i = 0; i < N; i++) takes(&j, i, 1e-4, 1e-4);
