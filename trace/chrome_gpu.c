@@ -2,14 +2,26 @@
 #include "trace/chrome_gpu.h"
 
 #include <ctype.h>
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* A function of the C++ runtime, which CUDA builds link; without it names stay mangled. */
-extern char *__cxa_demangle(const char *name, char *out, size_t *n, int *status) __attribute__((weak));
+typedef char *(*demangle_fn)(const char *name, char *out, size_t *n, int *status);
+
+/* The function of the C++ runtime that demangles names; NULL: the runtime is not installed, and names stay as they are.
+ * CUDA builds link the runtime, others load it, so that a trace does not depend on the build that writes it. */
+static demangle_fn demangler(void)
+{
+    static const char *const name = "__cxa_demangle";
+    void *f = dlsym(RTLD_DEFAULT, name), *library = f ? NULL : dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
+    demangle_fn out = NULL;
+    if (library) f = dlsym(library, name);
+    memcpy(&out, &f, sizeof out); /* ISO C has no conversion from an object pointer to a function pointer */
+    return out;
+}
 
 enum { LANES = 4, STREAMS = 256, DEMANGLED = 1024 };
 
@@ -37,6 +49,7 @@ typedef struct writer {
         const char *mangled;
         char *name;
     } names[DEMANGLED];
+    demangle_fn demangle;
     pb_trace_size *size;
 } writer;
 
@@ -121,7 +134,7 @@ static const char *demangled(writer *w, const char *name)
         if (w->names[at].mangled == name) return w->names[at].name ? w->names[at].name : name;
         if (w->names[at].mangled) continue;
         w->names[at].mangled = name;
-        if (__cxa_demangle) w->names[at].name = __cxa_demangle(name, NULL, NULL, &status);
+        if (w->demangle) w->names[at].name = w->demangle(name, NULL, NULL, &status);
         return w->names[at].name ? w->names[at].name : name;
     }
     return name;
@@ -163,7 +176,7 @@ static const char *in_place(const pb_range_stack *p, pb_range_kind kind)
  * kernels of a collective, such as ordered sums, are none. */
 static void put_collective_of(writer *w, const pb_gpu_event *e, const pb_gpu_event *call)
 {
-    if (e->kind != PB_GPU_KERNEL || !e->name || strncmp(e->name, "nccl", 4) != 0) return;
+    if (e->kind != PB_GPU_KERNEL || !e->name || strncmp(demangled(w, e->name), "nccl", 4) != 0) return;
     for (int i = e->place ? e->place->depth - 1 : -1; i >= 0; i--)
         if (e->place->at[i].kind == PB_RANGE_collective) {
             pb_trace_put_collective(w->g, e->place->at[i].name, e->place->at[i].value, &e->place->at[i].of);
@@ -284,7 +297,7 @@ pb_status pb_chrome_gpu(pb_gzip *g, const pb_gpu_window *gpu, const pb_ring_wind
 {
     writer *w = calloc(1, sizeof *w);
     if (!w) return pb_fail(PB_ENOMEM, "profile: no memory to write the records of a GPU");
-    *w = (writer){.g = g, .base = base, .size = size};
+    *w = (writer){.g = g, .base = base, .demangle = demangler(), .size = size};
     const pb_status s = make_indexes(w, gpu, ranges);
     for (size_t i = 0; s == PB_OK && i < gpu->n; i++) {
         const pb_trace_size before = *size;

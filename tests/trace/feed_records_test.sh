@@ -35,6 +35,12 @@ known='"Collective name":"all_gather","bytes":2097152,"dtype":"bf16","Process Gr
 [[ $(zcat collectives/traces/*/rank0.json.gz | grep '"name":"ncclDevKernel_AllReduce' | grep -c '"Collective name":"all_reduce","bytes":1048576,.*"Seq":[1-6]}') -eq 6 ]] ||
     fail 'a kernel of NCCL does not know its collective'
 [[ $(zcat collectives/traces/*/rank0.json.gz | grep '"cat":"kernel"' | grep -v '"name":"nccl' | grep -c 'Collective') -eq 0 ]] || fail 'another kernel has a collective'
+for mode in eager graph; do # records of a GPU, whose names are mangled
+    "$feed" "$source/tests/trace/records/h200-tiny-$mode.records.gz" "real-$mode" >log 2>&1 || fail "$(cat log)"
+    zcat "real-$mode"/traces/*/rank0.json.gz | grep '"cat":"kernel","name":"nccl' >kernels
+    [[ $(wc -l <kernels) -eq 12 && $(grep -c '"Process Group Name":"dp","Group size":2,"Seq":' kernels) -eq 12 ]] ||
+        fail "$mode: of $(wc -l <kernels) kernels of NCCL only $(grep -c '"Seq":' kernels) know their collective"
+done
 "$bench" analyze collectives --format csv >csv 2>log || fail 'analyze'
 awk -F, '$1 == "gpu" && $5 == "exposed_communication" { want = $6 }
     $1 == "collective" && $5 == "exposed" { sum += $6 }

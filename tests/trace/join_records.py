@@ -8,6 +8,7 @@
 # sum differs.
 import csv
 import gzip
+import re
 import sys
 from collections import defaultdict, namedtuple
 
@@ -63,7 +64,7 @@ def sums(path):
     for e in events:
         if e.kind not in WORK:
             continue
-        nccl = names[e.name].startswith("nccl")
+        nccl = re.match(r"(_Z\d+)?nccl", names[e.name])  # CUPTI gives mangled names
         what = "memory" if e.kind != "kernel" else "nccl" if nccl else "compute"
         spans[what].append((e.begin, e.begin + e.duration))
         if not any(b <= e.begin < end for b, end in steps):
