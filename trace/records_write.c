@@ -32,9 +32,12 @@ static void *more(writer *w, void *list, size_t n, size_t *room)
     if (n < *room) return list;
     const size_t want = *room ? 2 * *room : 256;
     void *bigger = realloc(list, want * sizeof(void *));
-    if (bigger) *room = want;
-    else if (w->status == PB_OK) w->status = pb_fail(PB_ENOMEM, "%s: no memory to write it", w->path);
-    return bigger ? bigger : list;
+    if (!bigger) {
+        if (w->status == PB_OK) w->status = pb_fail(PB_ENOMEM, "%s: no memory to write it", w->path);
+        return list;
+    }
+    *room = want;
+    return bigger;
 }
 
 /* The number of a name, whose line is written at its first use: call it before a line that needs the number. */

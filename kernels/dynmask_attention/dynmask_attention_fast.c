@@ -203,7 +203,7 @@ static void fwd_block(const pb_dynmask_attention_fwd_args *a, float *room, int b
     const size_t width = pb_attn_width(D);
     float *qt = room, *ot = qt + QUERIES * width, *s = ot + QUERIES * width, scale[QUERIES];
     tile t = {.k = s + KEYS * QUERIES, .v = s + KEYS * QUERIES + KEYS * width};
-    block q = {.slot = (int32_t *)(t.v + KEYS * width)};
+    block q = {.slot = (void *)(t.v + KEYS * width)};
     softmax m = {.sum = {0}};
     find_block(&q, &p, b, h, number);
     for (int i = 0; i < QUERIES; i++) m.top[i] = -INFINITY;
@@ -256,7 +256,7 @@ static void bwd_carve(bwd_room *m, float *room, int D)
     m->p = room + 5 * side, m->ds = m->p + s;
     m->dk = m->ds + s, m->dv = m->dk + high;
     m->t.k = m->dv + high, m->t.v = m->t.k + high;
-    m->block.slot = (int32_t *)(m->t.v + high);
+    m->block.slot = (void *)(m->t.v + high); /* the numbers of the slots follow the floats */
 }
 
 /* Loads q, do and lse of the block, computes delta, and clears dq. */
@@ -391,7 +391,7 @@ pb_status PB_FAST(pb_dynmask_attention_bwd)(pb_ctx *ctx, const void *args)
     const size_t each = pb_dynmask_bwd_tiles(a->D, a->L), part = pb_dynmask_part(a->D, a->L);
     const size_t shared = pb_dynmask_shared(a->B, a->S, a->S_kv, a->H, a->K, a->D, a->L);
     float *sums = ctx->scratch;
-    int32_t *slots = (int32_t *)(sums + heads * parts * part);
+    int32_t *slots = (void *)(sums + heads * parts * part);
 #pragma omp parallel num_threads(pb_threads_for(ctx, shared, each))
     {
         bwd_room m;

@@ -39,7 +39,8 @@ static void carve_layer(pb_trainer *t, int layer)
     const size_t row = (size_t)t->T * t->model.g.D * pb_dtype_size(t->model.cfg.dtype);
     const bool first = layer == 0;
     pb_layer_acts *a = &t->layers[layer];
-    *a = first ? (pb_layer_acts){.block = t->block_layers} : t->layers[0];
+    if (first) *a = (pb_layer_acts){.block = t->block_layers};
+    else *a = t->layers[0];
     if (first || !t->cfg.model.frozen) a->h = pb_carve(&t->acts, row);
     if (first || !pb_shares_attention(t)) {
         a->block = (unsigned char *)t->block_layers + (size_t)layer * t->block->layer_bytes;
