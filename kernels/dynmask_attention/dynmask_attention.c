@@ -293,9 +293,13 @@ static pb_status bwd_check(const void *args)
 static void bind_lists(pb_binder *b, pb_dynmask_attention_fwd_args *a, enum pb_dynmask_lists kind)
 {
     const size_t bytes = (size_t)a->B * a->K * a->L * sizeof(int32_t);
-    int32_t *list = malloc(2 * bytes), *until = list + bytes / sizeof *list;
-    if (!list) b->status = pb_fail(PB_ENOMEM, "dynmask_attention: no host memory for lists of %d slots", a->L);
-    else if (b->status == PB_OK) b->status = pb_dynmask_lists_fill(kind, a->B, a->S_kv, a->K, a->keep, list, until);
+    int32_t *list = malloc(2 * bytes);
+    if (!list) {
+        b->status = pb_fail(PB_ENOMEM, "dynmask_attention: no host memory for lists of %d slots", a->L);
+        return;
+    }
+    int32_t *until = list + bytes / sizeof *list;
+    if (b->status == PB_OK) b->status = pb_dynmask_lists_fill(kind, a->B, a->S_kv, a->K, a->keep, list, until);
     if (b->status == PB_OK) {
         a->list = pb_in_raw(b, "list", list, bytes);
         a->until = pb_in_raw(b, "until", until, bytes);

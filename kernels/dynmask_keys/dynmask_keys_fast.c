@@ -11,7 +11,7 @@
 /* ---- exact mode: a heap whose root is the kept key that ranks last -------------------------------------- */
 
 /* Returns whether key x ranks after key y. */
-static bool after(const float *bias, int x, int y) { return bias[x] < bias[y] || (bias[x] == bias[y] && x > y); }
+static bool after(const float *bias, int x, int y) { return bias[x] == bias[y] ? x > y : bias[x] < bias[y]; }
 
 /* Moves the key at `at` of the heap [n] towards the root until its parent ranks after it. */
 static void rise(const float *bias, int32_t *heap, int at)
