@@ -32,7 +32,8 @@ END
 cat >starter <<END
 #!/bin/bash
 exec mpirun --host $near:2,$far:2 --mca plm_rsh_agent "$dir/agent" --mca btl tcp,self \
-    --mca btl_tcp_if_include $near/24 --mca oob_tcp_if_include $near/24 -x PB_STRIKE -x OMP_NUM_THREADS "\$@"
+    --mca btl_tcp_if_include $near/24 --mca oob_tcp_if_include $near/24 -x PB_STRIKE -x OMP_NUM_THREADS \
+    ${LSAN_OPTIONS:+-x LSAN_OPTIONS} ${ASAN_OPTIONS:+-x ASAN_OPTIONS} "\$@"
 END
 chmod +x agent starter
 export PB_MPIRUN=$dir/starter PB_LAUNCH_HOST=$near PB_STRIKE=${PB_STRIKE:-}

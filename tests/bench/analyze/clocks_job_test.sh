@@ -5,7 +5,8 @@ train=$1 bench=$2 skew=$3
 . "${0%/*}/../../cli.sh"
 job=(--ranks 3 --steps 4 --batch 1 --seq 32 --quiet --profile-ranks all --profile-steps 1:0:0:2)
 
-LD_PRELOAD=$skew PB_SKEW_NS=7250000000 expect 0 '' "$train" "${job[@]}" --profile-out skewed
+# AddressSanitizer refuses a library that is loaded before its own, unless told otherwise.
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0 LD_PRELOAD=$skew PB_SKEW_NS=7250000000 expect 0 '' "$train" "${job[@]}" --profile-out skewed
 expect 0 '' "$train" "${job[@]}" --profile-out plain
 tail_of() { zcat "$1/traces/step2-3/rank$2.json.gz" | tail -n 1; }
 for r in 1 2; do
