@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "train/job.h"
-#include "trainer/step/trainer.h"
+#include "trainer/generate/generate.h"
 #include "trainer/hf/peft.h"
 
 /* The words that an option of type choice accepts, one table per option. The index of a word equals the value of its
@@ -191,13 +191,31 @@ static pb_status configure_rows(const pb_train_options *o, pb_job *j)
     return PB_OK;
 }
 
+/* Finds tokenizer, template and data. */
+static pb_status configure_text(const pb_train_options *o, pb_job *j)
+{
+    pb_chat_options *chat = &j->data_cfg.chat;
+    PB_TRY(pb_input_find_text(&j->input, o->data, o->tokenizer, o->template ? INDEX_OF(templates, o->template) : -1));
+    *chat = j->input.chat;
+    chat->thinking = o->thinking;
+    chat->keep_thinking = o->keep_thinking;
+    return PB_OK;
+}
+
+/* `train generate`: without an adapter, --tuning lora means the model alone. The positions follow from the prompt. */
+static pb_status configure_generation(const pb_train_options *o, pb_job *j)
+{
+    PB_TRY(configure_text(o, j));
+    j->data_cfg.chat.answer = true;
+    if (!o->adapter && j->cfg.model.tuning == PB_LORA) j->cfg.model.tuning = PB_FULL;
+    pb_generate_configure(&j->cfg, 1);
+    return pb_train_check(&j->cfg);
+}
+
 static pb_status configure_data(const pb_train_options *o, pb_job *j)
 {
     pb_dataset_config *d = &j->data_cfg;
-    PB_TRY(pb_input_find_text(&j->input, o->data, o->tokenizer, o->template ? INDEX_OF(templates, o->template) : -1));
-    d->chat = j->input.chat;
-    d->chat.thinking = o->thinking;
-    d->chat.keep_thinking = o->keep_thinking;
+    PB_TRY(configure_text(o, j));
     PB_TRY(configure_rows(o, j));
     d->mask = (pb_mask_type)INDEX_OF(masks, o->loss_mask_type);
     d->bad_lines = (pb_bad_lines)INDEX_OF(bad_lines, o->bad_lines);
@@ -217,6 +235,7 @@ pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
         PB_TRY(set_bounded("ranks", o->ranks, 1 << 16, &j->ranks));
     if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is not an option; try --help", o->args.v[0]);
     PB_TRY(configure_model(o, j));
+    if (o->command == PB_COMMAND_generate) return configure_generation(o, j);
     if (o->dump_logits && o->loss_chunk)
         return pb_fail(PB_EINVAL, "--dump-logits needs the logits of all tokens: use --loss-chunk 0");
     if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;

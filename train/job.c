@@ -171,8 +171,8 @@ static void end_collectives(void *comm, int code, const char *why)
 
 static pb_status open_trainer(pb_job *j, bool plan)
 {
-    PB_TRY(open_data(j));
-    PB_TRY(alloc_rows(j));
+    if (!j->cfg.cached) PB_TRY(open_data(j));
+    if (!j->cfg.cached) PB_TRY(alloc_rows(j));
     PB_TRY(pb_trainer_open(&j->ctx, &j->cfg, &j->trainer));
     if (!plan) PB_TRY(load(j));
     return pb_trainer_shard(j->trainer);

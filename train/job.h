@@ -40,7 +40,7 @@ typedef struct pb_job {
  * the option or file. */
 pb_status pb_job_configure(const pb_train_options *o, pb_job *j);
 /* Opens the device (plan true: the plan backend, which computes nothing), the data and the trainer, and loads weights.
- * Prints what was opened unless --quiet is given. */
+ * A job that generates text (cfg.cached) has no data. Prints what was opened unless --quiet is given. */
 pb_status pb_job_open(pb_job *j, bool plan);
 /* Returns `s`. If `s` is EDEVICE and the device accepts no more work, the message is extended to say
  * that the device is lost. */
