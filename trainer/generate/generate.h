@@ -28,7 +28,7 @@ typedef struct pb_generation {
     int most;              /* tokens to generate at most, at least 1 */
     pb_sampling sampling;
     uint64_t seed;       /* of the draws; not read at temperature 0 */
-    const int32_t *stop; /* [nstop] ids that end the text; NULL if there are none */
+    const int32_t *stop; /* [nstop] ids that end the text; NULL if nstop is 0 */
     int nstop;
     pb_status (*each)(void *self,
                       int32_t id); /* receives each token but the one that ends the text; a failure ends it */

@@ -20,7 +20,7 @@ void pb_text_stream_free(pb_text_stream *s)
  * whether more bytes could complete that character. */
 static size_t part(const char *s, size_t n, bool *open)
 {
-    /* What may follow the first byte: tried with the smallest and the largest continuation of every missing byte. */
+    /* Every missing byte is tried with its smallest and its largest value. */
     static const char low[] = "\x80\x80\x80", high[] = "\xbf\xbf\xbf";
     size_t length = 0;
     for (size_t k = 1; k <= n && k <= 3; k++)
