@@ -1,6 +1,6 @@
 #!/bin/bash
 # train_smoke_test.sh TRAIN - `train smoke` as a user sees it: its two lines, a rung that fails, bad input, and that nothing
-# is left behind. smoke_test tests the checks.
+# remains. smoke_test tests the checks.
 train=$1
 . "${0%/*}/../cli.sh"
 export OMP_NUM_THREADS=1 TMPDIR=$dir/tmp
@@ -39,5 +39,5 @@ smoke word                                    |   2 | 'word' is not an option
 smoke --device cuda                           | 125 | train: cuda
 smoke --help                                  |   0 | --scratch
 TABLE
-[[ -z $(ls -A tmp scratch | grep -v :) ]] || fail "left behind: $(ls -A tmp scratch)"
+[[ -z $(ls -A tmp scratch | grep -v :) ]] || fail "not removed: $(ls -A tmp scratch)"
 exit $((failures > 0))
