@@ -230,7 +230,7 @@ void pb_ring_finish(void)
         const slot *o = &r->open[depth];
         const unsigned about = GET(o->about);
         slot *s = &r->slots[n & (mine_of->records - 1)];
-        atomic_thread_fence(memory_order_release); /* whoever sees this slot change sees the `written` before it */
+        atomic_thread_fence(memory_order_release); /* a reader that sees this slot change sees `written` before it */
         SET(s->end, now);
         SET(s->name, GET(o->name));
         SET(s->begin, GET(o->begin));

@@ -231,7 +231,7 @@ int clock_gettime(clockid_t clock, struct timespec *t)
     return r;
 }
 
-/* What a thread does that was interrupted when it had seen the window open. */
+/* Stands for a thread that was interrupted after it had seen the window open. */
 static void end_and_begin_late(void)
 {
     pb_ring_finish();
