@@ -98,7 +98,12 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     PB_TRY(set_bounded("seq", o->seq, 1 << 20, &j->cfg.S));
     j->cfg.attention = (pb_attention_variant)INDEX_OF(attentions, o->attention);
     j->cfg.kv_qat = (pb_kv_qat_variant)INDEX_OF(kv_qats, o->kv_qat);
-    return pb_backend_find(o->device, &j->device);
+    PB_TRY(pb_device_find(o->device, &j->device, &j->number));
+    if (j->ranks > 1 && strchr(o->device, ':'))
+        return pb_fail(PB_EINVAL,
+                       "--device %s: each rank of a host uses the GPU with its own number: use --device cuda",
+                       o->device);
+    return PB_OK;
 }
 
 /* Sets NorMuon's part of the configuration; the schedule is configured already. Its learning rate is a multiple of
