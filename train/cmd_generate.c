@@ -12,11 +12,12 @@
 
 typedef struct writer {
     pb_train_options o; /* of the job: quiet, because its notes go to standard output */
-    pb_job j;
+    pb_job *j;
     pb_ids prompt;
     pb_text_stream stream;
-    pb_bytes text; /* what is printed next */
-    pb_stop_ids stop;
+    pb_bytes text;                 /* what is printed next */
+    int32_t stop[PB_STOP_IDS + 1]; /* [stops] ids that end the text */
+    int stops;
     bool ids, some; /* ids: --ids; some: an id was printed */
 } writer;
 
@@ -38,7 +39,7 @@ static pb_status encode_chat(writer *w, const pb_train_options *o)
     pb_message m[2] = {message(PB_CHAT_SYSTEM, o->system ? o->system : ""), message(PB_CHAT_USER, o->prompt)};
     const pb_chat chat = {.message = o->system ? m : m + 1, .n = o->system ? 2 : 1};
     pb_samples samples = {0};
-    pb_status s = pb_encode_chat(w->j.tokenizer, &chat, &w->j.data_cfg.chat, PB_MASK_ALL, &samples);
+    pb_status s = pb_encode_chat(w->j->tokenizer, &chat, &w->j->data_cfg.chat, PB_MASK_ALL, &samples);
     if (s == PB_OK) {
         w->prompt = samples.ids;
         samples.ids = (pb_ids){0};
@@ -53,9 +54,9 @@ static pb_status encode(writer *w, const pb_train_options *o)
     if (o->raw && o->system) return pb_fail(PB_EINVAL, "--system needs a chat template, which --raw leaves out");
     PB_TRY(check_text("prompt", o->prompt));
     PB_TRY(check_text("system", o->system));
-    PB_TRY(o->raw ? pb_tokenizer_encode(w->j.tokenizer, o->prompt, strlen(o->prompt), PB_TOK_TEMPLATE, &w->prompt)
+    PB_TRY(o->raw ? pb_tokenizer_encode(w->j->tokenizer, o->prompt, strlen(o->prompt), PB_TOK_TEMPLATE, &w->prompt)
                   : encode_chat(w, o));
-    const int most = w->j.cfg.model.geometry->max_pos;
+    const int most = w->j->cfg.model.geometry->max_pos;
     if (w->prompt.n == 0) return pb_fail(PB_EINVAL, "--prompt has no tokens");
     if (w->prompt.n <= (size_t)most) return PB_OK;
     return pb_fail(PB_EINVAL, "--prompt has %zu tokens%s, but %s has only %d positions", w->prompt.n,
@@ -65,13 +66,12 @@ static pb_status encode(writer *w, const pb_train_options *o)
 /* The ids that end the text: those of the model's folder, and with a chat template the one that ends a message. */
 static pb_status find_stops(writer *w)
 {
-    pb_stop_ids *stop = &w->stop;
-    int32_t id;
-    if (w->j.input.folder) PB_TRY(pb_hf_stop_ids(w->j.input.folder, w->j.cfg.model.geometry->V, stop));
-    if (!w->j.data_cfg.chat.answer || stop->n == PB_STOP_IDS) return PB_OK;
-    PB_TRY(pb_tokenizer_special(w->j.tokenizer, pb_chat_end(w->j.data_cfg.chat.family), &id));
-    stop->id[stop->n++] = id;
-    return PB_OK;
+    pb_stop_ids of_folder = {.n = 0};
+    if (w->j->input.folder) PB_TRY(pb_hf_stop_ids(w->j->input.folder, w->j->cfg.model.geometry->V, &of_folder));
+    w->stops = of_folder.n;
+    memcpy(w->stop, of_folder.id, (size_t)of_folder.n * sizeof *w->stop);
+    if (!w->j->data_cfg.chat.answer) return PB_OK;
+    return pb_tokenizer_special(w->j->tokenizer, pb_chat_end(w->j->data_cfg.chat.family), &w->stop[w->stops++]);
 }
 
 static void print_text(writer *w)
@@ -111,12 +111,12 @@ static pb_status write_answer(writer *w, const pb_train_options *o)
                              .most = (int)o->max_tokens,
                              .sampling = {o->temperature, o->top_p},
                              .seed = (uint64_t)o->seed,
-                             .stop = w->stop.id,
-                             .nstop = w->stop.n,
+                             .stop = w->stop,
+                             .nstop = w->stops,
                              .each = print_token,
                              .self = w};
     pb_generated done;
-    pb_status s = pb_generate(&w->j.ctx, w->j.trainer, &g, &done);
+    pb_status s = pb_generate(&w->j->ctx, w->j->trainer, &g, &done);
     const pb_status ended = pb_text_stream_end(&w->stream, &w->text);
     print_text(w);
     printf("\n");
@@ -133,27 +133,27 @@ static pb_status generate(writer *w, const pb_train_options *o)
     if (!o->prompt) return pb_fail(PB_EINVAL, "generate needs --prompt TEXT");
     if (o->max_tokens > INT_MAX / 2) return pb_fail(PB_EINVAL, "--max-tokens %ld is too large", o->max_tokens);
     PB_TRY(pb_sampling_check(&sampling));
-    PB_TRY(pb_job_configure(&w->o, &w->j));
-    w->j.data_cfg.chat.answer = !o->raw;
-    if (o->system) w->j.data_cfg.chat.system = o->system;
-    PB_TRY(pb_input_open_tokenizer(&w->j.input, &w->j.data_cfg.chat, &w->j.tokenizer));
+    PB_TRY(pb_job_configure(&w->o, w->j));
+    w->j->data_cfg.chat.answer = !o->raw;
+    PB_TRY(pb_input_open_tokenizer(&w->j->input, &w->j->data_cfg.chat, &w->j->tokenizer));
     PB_TRY(encode(w, o));
     PB_TRY(find_stops(w));
-    const long positions = (long)w->prompt.n + o->max_tokens - 1, most = w->j.cfg.model.geometry->max_pos;
-    pb_generate_configure(&w->j.cfg, (int)(positions < most ? positions : most));
-    PB_TRY(pb_job_open(&w->j, false));
-    w->stream.t = w->j.tokenizer;
+    const long positions = (long)w->prompt.n + o->max_tokens - 1, most = w->j->cfg.model.geometry->max_pos;
+    pb_generate_configure(&w->j->cfg, (int)(positions < most ? positions : most));
+    PB_TRY(pb_job_open(w->j, false));
+    w->stream.t = w->j->tokenizer;
     return write_answer(w, o);
 }
 
 pb_status pb_train_generate(const pb_train_options *o)
 {
-    writer w = {.o = *o, .ids = o->ids};
+    pb_job j = {0};
+    writer w = {.o = *o, .j = &j, .ids = o->ids};
     w.o.quiet = true;
-    const pb_status s = pb_job_explain_lost_device(&w.j, generate(&w, o));
+    const pb_status s = pb_job_explain_lost_device(&j, generate(&w, o));
     pb_text_stream_free(&w.stream);
     pb_bytes_free(&w.text);
     pb_ids_free(&w.prompt);
-    pb_job_close(&w.j);
+    pb_job_close(&j);
     return s;
 }

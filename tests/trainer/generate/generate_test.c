@@ -69,8 +69,8 @@ static void check_text(pb_ctx *ctx, json_t *one)
 {
     const char *name = json_string_value(json_object_get(one, "model"));
     const char *adapter = json_string_value(json_object_get(one, "adapter"));
-    int32_t prompt[MOST], want[MOST], stop[MOST];
-    text got = {.n = 0};
+    int32_t prompt[MOST] = {0}, want[MOST] = {0}, stop[MOST] = {0};
+    text got = {.id = {0}};
     pb_generated done;
     model m;
     const int n = ids_of(json_object_get(one, "ids"), want);
