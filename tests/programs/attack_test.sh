@@ -28,6 +28,7 @@ bench completion | -          | -      |      | completion bash
 bench help       | -          | -      |      | help run
 train run        | data.jsonl | folder |      | run --steps 1 --batch 1 --seq 32 --data IN --save OUT
 train eval       | data.jsonl | -      |      | eval --batch 1 --seq 32 --data IN
+train export     | tiny.gguf  | folder |      | export --model IN --out OUT
 train tokenize   | text       | -      |      | tokenize IN
 train plan       | -          | -      |      | plan
 train completion | -          | -      |      | completion bash

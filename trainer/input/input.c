@@ -56,7 +56,7 @@ static pb_status set_tokenizer(pb_input *in, const char *path)
     return PB_OK;
 }
 
-static pb_status find_tokenizer(pb_input *in, const char *tokenizer)
+pb_status pb_input_find_tokenizer(pb_input *in, const char *tokenizer)
 {
     if (tokenizer) return strcmp(tokenizer, "bytes") == 0 ? PB_OK : set_tokenizer(in, tokenizer);
     if (!in->path) return PB_OK;
@@ -119,7 +119,7 @@ static pb_status set_template(pb_input *in, int template)
 
 pb_status pb_input_find_text(pb_input *in, const char *data, const char *tokenizer, int template)
 {
-    PB_TRY(find_tokenizer(in, tokenizer));
+    PB_TRY(pb_input_find_tokenizer(in, tokenizer));
     PB_TRY(set_template(in, template));
     in->data_path = data ? data : pb_shipped_path(in->paths[0], sizeof in->paths[0]);
     return PB_OK;

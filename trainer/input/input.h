@@ -36,6 +36,8 @@ bool pb_input_is_path(const char *model);
 /* Finds the model; call it first. EINVAL: neither a geometry nor a folder or GGUF file has this name. Errors of a
  * folder's config.json and of a GGUF file as pb_hf_config_open. */
 pb_status pb_input_find_model(pb_input *in, const char *model);
+/* Finds the tokenizer alone; tokenizer NULL: not given. EINVAL: the model's folder has none, or a path is too long. */
+pb_status pb_input_find_tokenizer(pb_input *in, const char *tokenizer);
 /* Finds data, tokenizer and template. data, tokenizer NULL, template -1 (else a pb_template): not given. EINVAL: the model's folder has no tokenizer, a path is too long,
  * or template and tokenizer do not fit. Errors of the tokenizer's template as pb_chat_template_find. */
 pb_status pb_input_find_text(pb_input *in, const char *data, const char *tokenizer, int template);
