@@ -24,8 +24,8 @@ static pb_status check_out(const pb_train_options *o)
 static pb_status check(const pb_train_options *o, const pb_input *in, const pb_train_config *cfg)
 {
     pb_tokenizer *t = NULL;
-    PB_TRY(pb_fit_check(&(pb_fit){
-        .cfg = cfg, .device = PB_CPU, .name = o->model, .path = in->path, .ranks = 1, .local_size = 1}));
+    PB_TRY(pb_fit_check(
+        &(pb_fit){.cfg = cfg, .device = PB_CPU, .name = o->model, .path = in->path, .ranks = 1, .local_size = 1}));
     PB_TRY(pb_hf_tokenizer_open(in->tokenizer_path, &t));
     pb_tokenizer_close(t);
     return PB_OK;

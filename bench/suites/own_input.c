@@ -84,7 +84,8 @@ static pb_status find(pb_own_input *own, const char *model, const pb_input_reque
 pb_status pb_own_input_open(const char *model, const pb_input_request *r, pb_own_input **out)
 {
     if (!model || (strchr(model, ',') && !pb_input_is_path(model)))
-        return pb_fail(PB_EINVAL, "--data, --tokenizer, --template and --loss-mask-type need one --model NAME|DIR");
+        return pb_fail(PB_EINVAL,
+                       "--data, --tokenizer, --template and --loss-mask-type need one --model NAME|DIR|GGUF");
     pb_own_input *own = calloc(1, sizeof *own);
     if (!own) return pb_fail(PB_ENOMEM, "no memory for the model and data of the run");
     const pb_status s = find(own, model, r);

@@ -62,9 +62,12 @@ static pb_status real(const maker *m, const char *name, json_t *o, const char *t
 
 static pb_status scaling(const maker *m)
 {
-    static const char *const unsupported[] = {"rope.scale_linear", "rope.scaling.attn_factor",
-                                              "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
-                                              "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
+    static const char *const unsupported[] = {"rope.scale_linear",
+                                              "rope.scaling.attn_factor",
+                                              "rope.scaling.yarn_ext_factor",
+                                              "rope.scaling.yarn_attn_factor",
+                                              "rope.scaling.yarn_beta_fast",
+                                              "rope.scaling.yarn_beta_slow",
                                               "rope.scaling.yarn_log_multiplier"};
     char key[LONGEST_KEY];
     pb_gguf_text type = {"none", 4};
@@ -159,8 +162,7 @@ static pb_status sizes(const maker *m, uint64_t *head)
     uint64_t width, heads, rotated, values;
     char key[LONGEST_KEY];
     const pb_gguf_tensor *embed = pb_gguf_find(m->f, "token_embd.weight");
-    if (!embed || embed->dims != 2)
-        return pb_fail(PB_EINVAL, "%s has no matrix token_embd.weight", pb_gguf_path(m->f));
+    if (!embed || embed->dims != 2) return pb_fail(PB_EINVAL, "%s has no matrix token_embd.weight", pb_gguf_path(m->f));
     json_object_set_new(m->o, "vocab_size", json_integer((json_int_t)embed->shape[0]));
     json_object_set_new(m->o, "tie_word_embeddings", json_boolean(!pb_gguf_find(m->f, "output.weight")));
     PB_TRY(whole(m, "block_count", "num_hidden_layers", 0, NULL));

@@ -45,7 +45,8 @@ static pb_status find_pre(const pb_gguf *f, int *out)
     PB_TRY(pb_gguf_get_text(f, "tokenizer.ggml.model", &model));
     PB_TRY(pb_gguf_get_text(f, "tokenizer.ggml.pre", &pre));
     if (!is(model, "gpt2"))
-        return refuse(f, "tokenizer.ggml.model", model, "is not gpt2 (byte-level BPE): choose a tokenizer with --tokenizer");
+        return refuse(f, "tokenizer.ggml.model", model,
+                      "is not gpt2 (byte-level BPE): choose a tokenizer with --tokenizer");
     for (*out = 0; *out < NPRES; ++*out)
         if (is(pre, pres[*out].name)) return PB_OK;
     return refuse(f, "tokenizer.ggml.pre", pre,
@@ -173,14 +174,14 @@ pb_status pb_hf_gguf_tokenizer(const pb_gguf *f, char **out)
     if (s == PB_OK) s = post_processor(f, pre, &post);
     if (s == PB_OK) {
         json_t *normalizer = pres[pre].nfc ? json_pack("{s:s}", "type", "NFC") : json_null();
-        json_t *model = json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:O}", "type", "BPE", "dropout",
-                                  "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
-                                  "byte_fallback", 0, "ignore_merges", pres[pre].ignore_merges, "vocab", vocab,
-                                  "merges", merges);
-        json_t *root = json_pack("{s:s, s:n, s:n, s:O, s:o, s:o, s:O, s:o, s:o}", "version", "1.0", "truncation",
-                                 "padding", "added_tokens", added, "normalizer", normalizer, "pre_tokenizer",
-                                 pre_tokenizer(pre), "post_processor", post, "decoder", byte_level(true), "model",
-                                 model);
+        json_t *model =
+            json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:O}", "type", "BPE", "dropout", "unk_token",
+                      "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
+                      "ignore_merges", pres[pre].ignore_merges, "vocab", vocab, "merges", merges);
+        json_t *root =
+            json_pack("{s:s, s:n, s:n, s:O, s:o, s:o, s:O, s:o, s:o}", "version", "1.0", "truncation", "padding",
+                      "added_tokens", added, "normalizer", normalizer, "pre_tokenizer", pre_tokenizer(pre),
+                      "post_processor", post, "decoder", byte_level(true), "model", model);
         s = dump(f, root, JSON_COMPACT, out);
         json_decref(root);
     }
@@ -208,8 +209,8 @@ pb_status pb_hf_gguf_tokenizer_config(const pb_gguf *f, char **out)
                                            {"pad_token", "tokenizer.ggml.padding_token_id"}};
     static const char chat[] = "tokenizer.chat_template";
     pb_gguf_text template = {NULL, 0};
-    json_t *o = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "clean_up_tokenization_spaces",
-                          0);
+    json_t *o =
+        json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "clean_up_tokenization_spaces", 0);
     pb_status s = o ? PB_OK : no_memory(f);
     for (size_t i = 0; s == PB_OK && i < sizeof names / sizeof *names; i++) {
         pb_gguf_text text = {NULL, 0};

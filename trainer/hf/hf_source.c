@@ -16,7 +16,10 @@ static pb_status open_gguf(const char *path, pb_hf_source *s)
 {
     PB_TRY(pb_gguf_open(path, &s->gguf));
     s->taken = calloc(pb_gguf_count(s->gguf) + 1, sizeof *s->taken);
-    return s->taken ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory for the list of tensors", path);
+    if (!s->taken) return pb_fail(PB_ENOMEM, "%s: no memory for the list of tensors", path);
+    const pb_gguf_tensor *scaling = pb_gguf_find(s->gguf, "rope_freqs.weight");
+    if (scaling) s->taken[scaling - pb_gguf_at(s->gguf, 0)] = true; /* it is part of the configuration (hf_gguf.h) */
+    return PB_OK;
 }
 
 pb_status pb_hf_source_open(const char *path, pb_hf_source **out)
@@ -100,7 +103,7 @@ pb_status pb_hf_source_check_unused(const pb_hf_source *s, const pb_model *m)
     const char *name;
     if (!s->gguf) return PB_OK;
     for (size_t i = 0; (name = pb_hf_source_unused(s, &i)) != NULL;)
-        if (layer_of(name) < m->g.L && strcmp(name, "rope_freqs.weight") != 0)
+        if (layer_of(name) < m->g.L)
             return pb_fail(PB_EFORMAT, "%s: tensor %.100s is no part of the model that the metadata describe",
                            pb_gguf_path(s->gguf), name);
     return PB_OK;

@@ -8,7 +8,7 @@ typedef struct pb_hf_source pb_hf_source;
 
 /* A tensor of a source. */
 typedef struct pb_hf_piece {
-    size_t n, bytes;           /* number of elements, of bytes in the file */
+    size_t n, bytes;            /* number of elements, of bytes in the file */
     const pb_safetensors *file; /* NULL: the tensor is in a GGUF file */
     const pb_st_tensor *t;
     const pb_gguf *gguf;
@@ -26,8 +26,8 @@ void pb_hf_source_close(pb_hf_source *s); /* NULL is allowed */
  * type cannot be converted. The message names the file and the tensor. */
 pb_status pb_hf_source_take(pb_hf_source *s, const pb_model *m, const pb_hf_tensor *want, pb_hf_piece *out);
 /* Call it after every tensor was taken. EFORMAT: a GGUF file has a tensor that this model should have but does not, such
- * as a bias or an expert of a layer. Not refused are layers after the model's, and rope_freqs.weight (hf_gguf.h). In a
- * folder, config.json tells of such parts. */
+ * as a bias or an expert of a layer. Layers after the model's are not refused. In a folder, config.json tells of such
+ * parts. */
 pb_status pb_hf_source_check_unused(const pb_hf_source *s, const pb_model *m);
 /* Returns the name of the next tensor that was not taken, from number *at on, and moves *at behind it; NULL: none. */
 const char *pb_hf_source_unused(const pb_hf_source *s, size_t *at);

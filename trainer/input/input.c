@@ -79,8 +79,7 @@ static pb_status find_template_in_gguf(pb_input *in)
 {
     char *config = NULL;
     PB_TRY(pb_hf_gguf_text(in->tokenizer_path, pb_hf_gguf_tokenizer_config, &config));
-    const pb_status s =
-        pb_chat_template_parse(in->tokenizer_path, NULL, 0, config, strlen(config), &in->found);
+    const pb_status s = pb_chat_template_parse(in->tokenizer_path, NULL, 0, config, strlen(config), &in->found);
     free(config);
     return s;
 }

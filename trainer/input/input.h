@@ -18,9 +18,9 @@
 enum { PB_INPUT_PATH = 1024 };
 
 typedef struct pb_input {
-    const pb_geometry *geometry; /* built-in, or that of `hf` */
-    const char *path;            /* borrowed: the model's folder or GGUF file; NULL: a built-in geometry */
-    pb_hf_config hf;             /* valid if there is a path. It must not move, so neither may this struct */
+    const pb_geometry *geometry;            /* built-in, or that of `hf` */
+    const char *path;                       /* borrowed: the model's folder or GGUF file; NULL: a built-in geometry */
+    pb_hf_config hf;                        /* valid if there is a path. It must not move, so neither may this struct */
     const char *data_path, *tokenizer_path; /* tokenizer_path NULL: the byte tokenizer */
     const char *tokenizer_folder;           /* folder of tokenizer_config.json; NULL: none */
     pb_chat_template found;                 /* the chat template in tokenizer_folder or in the GGUF file */

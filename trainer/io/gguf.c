@@ -239,8 +239,7 @@ static pb_status check_tensors(pb_gguf *f, size_t first, size_t alignment)
         at = t->data + t->bytes;
     }
     if ((size_t)(f->p + f->size - at) >= alignment)
-        return pb_fail(PB_EINVAL, "%s: the last %zu bytes belong to no tensor", f->path,
-                       (size_t)(f->p + f->size - at));
+        return pb_fail(PB_EINVAL, "%s: the last %zu bytes belong to no tensor", f->path, (size_t)(f->p + f->size - at));
     if (f->tensors) qsort(f->tensor, f->tensors, sizeof *f->tensor, by_name);
     for (size_t i = 1; i < f->tensors; i++)
         if (strcmp(f->tensor[i - 1].name, f->tensor[i].name) == 0)

@@ -127,7 +127,8 @@ static void store(const float *from, size_t n, pb_dtype to, void *out, size_t at
 }
 
 /* Converts elements [first, first+n) to out[at..at+n). `p` holds the blocks from the one that contains `first` on. */
-static void convert(pb_gguf_type type, const unsigned char *p, size_t first, size_t n, pb_dtype to, void *out, size_t at)
+static void convert(pb_gguf_type type, const unsigned char *p, size_t first, size_t n, pb_dtype to, void *out,
+                    size_t at)
 {
     const pb_gguf_block b = pb_gguf_block_of(type);
     float values[LARGEST];

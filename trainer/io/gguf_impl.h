@@ -31,11 +31,11 @@ typedef struct pb_gguf_entry {
 
 struct pb_gguf {
     char *path;
-    pb_map map;                   /* {0} when the caller holds the bytes in memory */
-    const unsigned char *p;       /* [size] the whole file */
-    size_t size, at;              /* at: where parsing continues */
-    pb_gguf_entry *entry;         /* [entries] sorted by key */
-    pb_gguf_tensor *tensor;       /* [tensors] sorted by name */
+    pb_map map;             /* {0} when the caller holds the bytes in memory */
+    const unsigned char *p; /* [size] the whole file */
+    size_t size, at;        /* at: where parsing continues */
+    pb_gguf_entry *entry;   /* [entries] sorted by key */
+    pb_gguf_tensor *tensor; /* [tensors] sorted by name */
     size_t entries, tensors;
 };
 

@@ -8,9 +8,9 @@ static const struct {
     size_t size;
     bool whole, negative; /* negative: a signed integer */
 } kinds[PB_GGUF_NKINDS] = {
-    [PB_GGUF_U8] = {1, true, false},      [PB_GGUF_I8] = {1, true, true},    [PB_GGUF_U16] = {2, true, false},
-    [PB_GGUF_I16] = {2, true, true},      [PB_GGUF_U32] = {4, true, false},  [PB_GGUF_I32] = {4, true, true},
-    [PB_GGUF_REAL32] = {4, false, false}, [PB_GGUF_BOOL] = {1, false, false}, [PB_GGUF_U64] = {8, true, false},
+    [PB_GGUF_U8] = {1, true, false},      [PB_GGUF_I8] = {1, true, true},       [PB_GGUF_U16] = {2, true, false},
+    [PB_GGUF_I16] = {2, true, true},      [PB_GGUF_U32] = {4, true, false},     [PB_GGUF_I32] = {4, true, true},
+    [PB_GGUF_REAL32] = {4, false, false}, [PB_GGUF_BOOL] = {1, false, false},   [PB_GGUF_U64] = {8, true, false},
     [PB_GGUF_I64] = {8, true, true},      [PB_GGUF_REAL64] = {8, false, false},
 };
 

@@ -71,8 +71,10 @@ static void the_geometry_is_that_of_the_folder(void **state)
         CHECK_OK(pb_hf_config_open(dir, &b));
         const pb_geometry *x = &a.g, *y = &b.g;
         assert_int_equal(x->family, y->family);
-        const int got[] = {x->V, x->D, x->L, x->H, x->K, x->d, x->I, x->max_pos, x->tied, x->bias, x->qk_norm, x->o_bias};
-        const int want[] = {y->V, y->D, y->L, y->H, y->K, y->d, y->I, y->max_pos, y->tied, y->bias, y->qk_norm, y->o_bias};
+        const int got[] = {x->V, x->D,       x->L,    x->H,    x->K,       x->d,
+                           x->I, x->max_pos, x->tied, x->bias, x->qk_norm, x->o_bias};
+        const int want[] = {y->V, y->D,       y->L,    y->H,    y->K,       y->d,
+                            y->I, y->max_pos, y->tied, y->bias, y->qk_norm, y->o_bias};
         assert_memory_equal(got, want, sizeof got);
         assert_true(x->eps == y->eps && x->theta == y->theta);
         if (f < 2) assert_int_equal(x->rope.kind, y->rope.kind);
@@ -307,7 +309,8 @@ static void other_features_are_refused(void **state)
         {"llama.rope.dimension_count", F32, &half, 4, PB_EINVAL, "llama.rope.dimension_count is not a whole number"},
         {"llama.rope.scaling.attn_factor", F32, &half, 4, PB_EFORMAT, "attn_factor: this scaling is not supported"},
         {"llama.rope.scaling.type", TEXT, "\x04\0\0\0\0\0\0\0long", 12, PB_EFORMAT, "only none, linear and yarn"},
-        {"llama.rope.scaling.type", TEXT, "\x06\0\0\0\0\0\0\0linear", 14, PB_EINVAL, "llama.rope.scaling.factor is missing"},
+        {"llama.rope.scaling.type", TEXT, "\x06\0\0\0\0\0\0\0linear", 14, PB_EINVAL,
+         "llama.rope.scaling.factor is missing"},
         {"split.count", U32, &three, 4, PB_EFORMAT, "x.gguf is one of 3 parts"},
         {"general.type", TEXT, "\x05\0\0\0\0\0\0\0model", 13, PB_OK, ""},
         {"general.type", TEXT, "\x05\0\0\0\0\0\0\0mmpro", 13, PB_EFORMAT, "the file holds no whole model"},

@@ -27,7 +27,8 @@ static void every_type_has_the_values_of_the_package(void **state)
         for (size_t i = 0; i < x->n; i++) {
             float w;
             memcpy(&w, want->data + 4 * i, sizeof w);
-            if (memcmp(&w, &got[i], sizeof w) != 0) fail_msg("%s[%zu] = %.9g, want %.9g", name, i, (double)got[i], (double)w);
+            if (memcmp(&w, &got[i], sizeof w) != 0)
+                fail_msg("%s[%zu] = %.9g, want %.9g", name, i, (double)got[i], (double)w);
         }
     }
     pb_gguf_close(f);
@@ -189,8 +190,18 @@ typedef struct change {
     const char *second;
 } change;
 
-static const change usual = {.version = 3, .tensors = 2, .entries = 1, .kind = 4, .value = 32, .dims = 2, .columns = 8,
-                             .rows = 2, .offset_b = 64, .type = 0, .second = "b", .tail = 64};
+static const change usual = {.version = 3,
+                             .tensors = 2,
+                             .entries = 1,
+                             .kind = 4,
+                             .value = 32,
+                             .dims = 2,
+                             .columns = 8,
+                             .rows = 2,
+                             .offset_b = 64,
+                             .type = 0,
+                             .second = "b",
+                             .tail = 64};
 
 static void write_file(const change *c, file *f)
 {
@@ -279,12 +290,10 @@ static void lengths_are_checked(void **state)
     static const struct {
         uint64_t kind, of, n;
         const char *says;
-    } wrong[] = {{8, 0, UINT64_MAX, "the file ends at byte"},
-                 {8, 0, 100, "the file ends at byte"},
-                 {9, 8, UINT64_MAX / 8 + 2, "does not fit into the"},
-                 {9, 10, UINT64_MAX / 8 + 2, "does not fit into the"},
-                 {9, 13, 1, "k: the type of its elements is unknown"},
-                 {9, 9, 1, "k is an array of arrays"}};
+    } wrong[] = {
+        {8, 0, UINT64_MAX, "the file ends at byte"},          {8, 0, 100, "the file ends at byte"},
+        {9, 8, UINT64_MAX / 8 + 2, "does not fit into the"},  {9, 10, UINT64_MAX / 8 + 2, "does not fit into the"},
+        {9, 13, 1, "k: the type of its elements is unknown"}, {9, 9, 1, "k is an array of arrays"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         file f = {.n = 4};
         pb_gguf *g = NULL;
