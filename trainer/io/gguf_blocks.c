@@ -1,7 +1,7 @@
 /* gguf_blocks.c - converts the blocks of GGUF tensors to f32 and bf16, with several threads.
  *
- * The layouts are those of ggml (ggml-common.h: block_q4_0 to block_q6_K); the values are computed in f32 as
- * dequantize_row_* in ggml-quants.c does. d, m: scale and offset of a block, in f16. */
+ * The layouts are those of ggml's structs block_q4_0 to block_q6_K; the values are computed in f32 as ggml's functions
+ * dequantize_row_* do. d, m: scale and offset of a block, in f16. */
 #include <stdio.h>
 #include <string.h>
 

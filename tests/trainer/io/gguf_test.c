@@ -126,7 +126,7 @@ static void use(const pb_gguf *f)
     make_text(f, pb_hf_gguf_tokenizer_config);
 }
 
-/* Parses a copy that has exactly n bytes, so that AddressSanitizer finds reads behind them. */
+/* Parses a copy that has exactly n bytes, so that AddressSanitizer finds reads after them. */
 static pb_status parse_copy(const unsigned char *bytes, size_t n)
 {
     unsigned char *copy = malloc(n ? n : 1);
@@ -162,7 +162,7 @@ static void every_changed_bit_is_survived(void **state)
         accepted += parse_copy(bytes, n) == PB_OK;
         bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
     }
-    /* Of the weights every value is possible; of what comes before them only few bits are free. */
+    /* Weights may have any value, but of what comes before them only few bits are free. */
     assert_true(accepted > 8 * 3000 && accepted < 8 * n - 4000);
     free(bytes);
 }
