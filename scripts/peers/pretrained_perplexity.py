@@ -51,10 +51,11 @@ def ids(train, path, tokenizer, texts):
     report("ids", got == want, f"{len(lines)} lines, {sum(map(len, want))} tokens")
 
 
-def ours(train, model, extra=()):
+def ours(train, model):
     """Tokens and loss of `train eval` on the shipped conversations, each cut nowhere and all tokens counted."""
     words = subprocess.run([train, "eval", "--model", model, "--tuning", "full", "--seq", "1024", "--batch", "1",
-                            "--loss-mask-type", "all", "--long-ones", "refuse", "--quiet", *extra], text=True,
+                            "--loss-mask-type", "all", "--long-ones", "refuse", "--quiet", "--data",
+                            str(ROOT / "data/corpus.jsonl")], text=True,
                            capture_output=True, check=True).stdout.split()
     return int(words[words.index("tokens") + 1]), float(words[words.index("loss") + 1])
 
