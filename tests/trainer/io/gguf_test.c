@@ -21,7 +21,9 @@ static void every_type_has_the_values_of_the_package(void **state)
         float got[3 * 512];
         snprintf(name, sizeof name, "%s.f32", pb_gguf_type_name((pb_gguf_type)t));
         const pb_gguf_tensor *x = pb_gguf_find(f, pb_gguf_type_name((pb_gguf_type)t)), *want = pb_gguf_find(f, name);
-        if (!x || !want || (int)x->type != t || x->n != 3 * 512 || x->dims != 2 || x->shape[0] != 3)
+        assert_non_null(x);
+        assert_non_null(want);
+        if ((int)x->type != t || x->n != 3 * 512 || x->dims != 2 || x->shape[0] != 3)
             fail_msg("%s: wrong or missing", name);
         CHECK_OK(pb_gguf_load(f, x, 0, x->n, PB_F32, got));
         for (size_t i = 0; i < x->n; i++) {
