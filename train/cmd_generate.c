@@ -63,11 +63,11 @@ static pb_status encode(writer *w, const pb_train_options *o)
                    o->raw ? "" : " with its chat template", o->model, most);
 }
 
-/* The ids that end the text: those of the model's folder, and with a chat template the one that ends a message. */
+/* The ids that end the text: those of the model's folder or file, and with a chat template the one that ends a message. */
 static pb_status find_stops(writer *w)
 {
     pb_stop_ids of_folder = {.n = 0};
-    if (w->j->input.folder) PB_TRY(pb_hf_stop_ids(w->j->input.folder, w->j->cfg.model.geometry->V, &of_folder));
+    if (w->j->input.path) PB_TRY(pb_hf_stop_ids(w->j->input.path, w->j->cfg.model.geometry->V, &of_folder));
     w->stops = of_folder.n;
     memcpy(w->stop, of_folder.id, (size_t)of_folder.n * sizeof *w->stop);
     if (!w->j->data_cfg.chat.answer) return PB_OK;

@@ -1,10 +1,11 @@
-/* hf_stop.c - reads the ids of the end-of-sequence tokens of a Hugging Face folder. */
+/* hf_stop.c - reads the ids of the end-of-sequence tokens of a Hugging Face folder or a GGUF file. */
 #include "trainer/hf/hf_stop.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "os/file.h"
+#include "trainer/io/gguf.h"
 #include "trainer/io/json.h"
 
 static const char key[] = "eos_token_id";
@@ -31,15 +32,32 @@ static pb_status read_file(const char *path, int V, pb_stop_ids *out)
     return s;
 }
 
-pb_status pb_hf_stop_ids(const char *folder, int V, pb_stop_ids *out)
+static pb_status read_gguf(const char *path, int V, pb_stop_ids *out)
+{
+    static const char gguf_key[] = "tokenizer.ggml.eos_token_id";
+    uint64_t id = 0;
+    pb_gguf *f = NULL;
+    PB_TRY(pb_gguf_open(path, &f));
+    pb_status s = pb_gguf_get_whole(f, gguf_key, &id);
+    if (s == PB_OK && pb_gguf_has(f, gguf_key)) {
+        if (id >= (uint64_t)V)
+            s = pb_fail(PB_EINVAL, "%s: %s needs an id of the vocabulary, 0 to %d", path, gguf_key, V - 1);
+        else out->id[out->n++] = (int32_t)id;
+    }
+    pb_gguf_close(f);
+    return s;
+}
+
+pb_status pb_hf_stop_ids(const char *model, int V, pb_stop_ids *out)
 {
     static const char *const files[] = {"generation_config.json", "config.json"};
     pb_status s = PB_OK;
     bool found = false;
     out->n = 0;
+    if (pb_gguf_is(model)) return read_gguf(model, V, out);
     for (size_t i = 0; s == PB_OK && !found && i < 2; i++) {
         char *path;
-        PB_TRY(pb_path_join(folder, files[i], &path));
+        PB_TRY(pb_path_join(model, files[i], &path));
         found = access(path, F_OK) == 0;
         if (found) s = read_file(path, V, out);
         free(path);
