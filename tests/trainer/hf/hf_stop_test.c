@@ -72,11 +72,25 @@ static void other_values_are_refused(void **state)
     put("config.json", NULL);
 }
 
+static void a_gguf_file_has_one_id(void **state)
+{
+    (void)state;
+    pb_stop_ids s;
+    CHECK_OK(pb_hf_stop_ids(PB_FIXTURES "/gguf/llama.gguf", 320, &s));
+    assert_int_equal(s.n, 1);
+    assert_int_equal(s.id[0], 261);
+    CHECK_FAILS(pb_hf_stop_ids(PB_FIXTURES "/gguf/llama.gguf", 261, &s), PB_EINVAL,
+                "tokenizer.ggml.eos_token_id needs an id of the vocabulary, 0 to 260");
+    CHECK_OK(pb_hf_stop_ids(PB_FIXTURES "/gguf/blocks.gguf", 4, &s));
+    assert_int_equal(s.n, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_generation_config_comes_first),
         cmocka_unit_test(other_values_are_refused),
+        cmocka_unit_test(a_gguf_file_has_one_id),
     };
     assert_non_null(mkdtemp(folder));
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
