@@ -1,0 +1,70 @@
+/* hf_stop.c - reads the ids of the end-of-sequence tokens of a Hugging Face folder or a GGUF file. */
+#include "trainer/hf/hf_stop.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "os/file.h"
+#include "trainer/hf/hf_gguf.h"
+#include "trainer/io/json.h"
+
+static const char key[] = "eos_token_id";
+
+static pb_status add(const char *path, const json_t *v, int V, pb_stop_ids *out)
+{
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= V)
+        return pb_fail(PB_EINVAL, "%s: \"%s\" needs ids of the vocabulary, 0 to %d", path, key, V - 1);
+    if (out->n == PB_STOP_IDS) return pb_fail(PB_EINVAL, "%s: \"%s\" has more than %d ids", path, key, PB_STOP_IDS);
+    out->id[out->n++] = (int32_t)json_integer_value(v);
+    return PB_OK;
+}
+
+static pb_status read_ids(const char *path, const json_t *root, int V, pb_stop_ids *out)
+{
+    const json_t *v = json_object_get(root, key);
+    pb_status s = PB_OK;
+    if (json_is_array(v))
+        for (size_t i = 0; s == PB_OK && i < json_array_size(v); i++) s = add(path, json_array_get(v, i), V, out);
+    else if (v && !json_is_null(v)) s = add(path, v, V, out);
+    return s;
+}
+
+static pb_status read_file(const char *path, int V, pb_stop_ids *out)
+{
+    json_t *root;
+    PB_TRY(pb_json_open(path, &root));
+    const pb_status s = read_ids(path, root, V, out);
+    json_decref(root);
+    return s;
+}
+
+static pb_status read_gguf(const char *path, int V, pb_stop_ids *out)
+{
+    char *text;
+    json_t *root;
+    PB_TRY(pb_hf_gguf_text(path, pb_hf_gguf_config, &text));
+    pb_status s = pb_json_parse(path, text, strlen(text), &root);
+    free(text);
+    PB_TRY(s);
+    s = read_ids(path, root, V, out);
+    json_decref(root);
+    return s;
+}
+
+pb_status pb_hf_stop_ids(const char *model, int V, pb_stop_ids *out)
+{
+    static const char *const files[] = {"generation_config.json", "config.json"};
+    pb_status s = PB_OK;
+    bool found = false;
+    out->n = 0;
+    if (pb_gguf_is(model)) return read_gguf(model, V, out);
+    for (size_t i = 0; s == PB_OK && !found && i < 2; i++) {
+        char *path;
+        PB_TRY(pb_path_join(model, files[i], &path));
+        found = access(path, F_OK) == 0;
+        if (found) s = read_file(path, V, out);
+        free(path);
+    }
+    return s;
+}
