@@ -183,23 +183,6 @@ static pb_status sizes(const maker *m, uint64_t *head)
     return PB_OK;
 }
 
-/* The ids of the tokens that end a text, as a list: of a text (eos), and of a message (eot). */
-static pb_status ends(const maker *m)
-{
-    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"};
-    json_t *ids = json_array();
-    pb_status s = PB_OK;
-    for (size_t i = 0; s == PB_OK && i < 2; i++) {
-        uint64_t id = 0;
-        if (!pb_gguf_has(m->f, keys[i])) continue;
-        s = pb_gguf_get_whole(m->f, keys[i], &id);
-        if (s == PB_OK) json_array_append_new(ids, json_integer((json_int_t)id));
-    }
-    if (s == PB_OK && json_array_size(ids)) json_object_set(m->o, "eos_token_id", ids);
-    json_decref(ids);
-    return s;
-}
-
 static pb_status fill(maker *m)
 {
     uint64_t head;
@@ -212,7 +195,6 @@ static pb_status fill(maker *m)
     PB_TRY(real(m, "attention.layer_norm_rms_epsilon", m->o, "rms_norm_eps", 0));
     PB_TRY(real(m, "rope.freq_base", m->o, "rope_theta", 10000));
     PB_TRY(scaling(m));
-    PB_TRY(ends(m));
     return factors(m, head, json_number_value(json_object_get(m->o, "rope_theta")));
 }
 

@@ -3,7 +3,7 @@
  *
  * config.json: general.architecture llama, qwen2 or qwen3 (A below) is model_type; A.block_count, A.embedding_length,
  * A.feed_forward_length, A.attention.head_count and head_count_kv, A.attention.key_length, A.context_length,
- * A.attention.layer_norm_rms_epsilon, A.rope.freq_base; A.rope.scaling of type none, linear or yarn; tokenizer.ggml.eos_token_id and eot_token_id. The vocabulary is
+ * A.attention.layer_norm_rms_epsilon, A.rope.freq_base; A.rope.scaling of type none, linear or yarn. The vocabulary is
  * as large as token_embd.weight; the head is tied if there is no output.weight. rope_freqs.weight must be what RoPE
  * scaled as in Llama 3.1 gives (low_freq 1, high_freq 4, original_len 8192), and sets that scaling.
  *
