@@ -1,6 +1,7 @@
 /* normuon_ranks_test.c - tests NorMuon and its NaN guard over several ranks: weights, momenta and second moments equal,
  * bit for bit, those of one rank, whatever is sharded; a NaN on one rank skips the step on all. */
 #include "tests/trainer/parallel/rank_runs.h"
+#include "trainer/parallel/matrix_cuts.h"
 #include "trainer/step/matrices.h"
 
 static pb_normuon_config settings(void)
@@ -61,6 +62,36 @@ static void blocks_of_every_kind_give_the_same_bits(void **state)
             p.graph = i > 0;
             check_same(*state, &p);
         }
+}
+
+/* Nothing sharded: the ranks divide the blocks of a shape, and the costs of a rank exceed the mean by a block at most. */
+static void replicated_blocks_are_divided_by_cost(void **state)
+{
+    static const char *const models[] = {"tiny", "v4-tiny"};
+    group *w = *state;
+    for (int i = 0; i < 2; i++) {
+        const plan p = normuon(models[i], PB_FULL, PB_SHARD_NONE);
+        pb_train_config c = config_of(&p);
+        uint64_t load[RANKS_MOST] = {0}, all = 0, largest = 0;
+        c.comm = w->comm;
+        pb_trainer *t = open_trainer(&w->ctx, &c);
+        const pb_matrices *x = &t->matrices;
+        for (int s = 0; s < x->shapes; s++) {
+            const size_t one = (size_t)x->shape[s].rows * (size_t)x->shape[s].cols;
+            const uint64_t cost = pb_matrix_cost((size_t)x->shape[s].rows, (size_t)x->shape[s].cols);
+            size_t given = 0;
+            for (int r = 0; r < w->ranks; r++) {
+                const size_t n = x->counts[s * w->ranks + r] / one;
+                load[r] += n * cost;
+                given += n;
+            }
+            assert_int_equal(given, x->shape[s].n > 1 ? x->shape[s].n : 0);
+            all += given * cost;
+            if (given && cost > largest) largest = cost;
+        }
+        for (int r = 0; r < w->ranks; r++) assert_true(load[r] <= all / (uint64_t)w->ranks + largest);
+        pb_trainer_close(t);
+    }
 }
 
 static plan few_matrices(pb_shard shard)
@@ -291,6 +322,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_give_the_bits_of_one_rank),
         cmocka_unit_test(blocks_of_every_kind_give_the_same_bits),
+        cmocka_unit_test(replicated_blocks_are_divided_by_cost),
         cmocka_unit_test(a_rank_may_own_nothing),
         cmocka_unit_test(guard_off_lets_nan_propagate),
         cmocka_unit_test(guard_with_several_replicated_matrices),
