@@ -256,7 +256,10 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) s = pb_job_explain_lost_device(&r.j, pb_job_open(&r.j, false));
     if (s == PB_OK) s = pb_job_agree(&r.j, "scratch memory", pb_job_explain_lost_device(&r.j, pb_job_reserve(&r.j)));
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
-    if (s == PB_OK) s = pb_job_agree(&r.j, "the export folder", pb_export_open(&r.j, &r.export));
+    if (s == PB_OK) {
+        const char *dir = pb_train_leads(o) ? o->export : NULL; /* one rank exports */
+        s = pb_job_agree(&r.j, "the export folder", pb_export_open(dir, &r.export));
+    }
     if (s == PB_OK) s = pb_profiling_open(&r.j, &r.profiling);
     pb_profile_on_attach(r.profiling.p, show_graphs, &r);
     /* The log is opened last: opening may truncate an existing log, so all other checks must have passed. */
