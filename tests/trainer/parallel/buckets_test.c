@@ -2,6 +2,7 @@
  * is in one bucket and one slice, a bucket is complete when its last gradient is, a tied embedding is complete last,
  * and slices end between partial sums of the norm; with NorMuon no block is cut, and costs are balanced. */
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "kernels/clip/clip.h"
@@ -201,16 +202,20 @@ static uint64_t load_of(const pb_model *m, const pb_slices *s, bool per_head, ui
     return sum;
 }
 
-/* Returns the largest cost of a rank divided by the mean. seen: see check_pieces. */
-static double check_costs(const pb_model *m, const pb_buckets *b, int ranks, bool per_head, unsigned char *seen)
+/* Returns the largest cost of a rank divided by the mean, and in *size the largest own vector divided by the mean. seen:
+ * see check_pieces. */
+static double check_costs(const pb_model *m, const pb_buckets *b, int ranks, bool per_head, unsigned char *seen,
+                          double *size)
 {
     uint64_t most = 0, all = 0, part = 0;
+    *size = 0;
     for (int r = 0; r < ranks; r++) {
         pb_slices s;
         CHECK_OK(pb_slices_make(m, b, ranks, r, per_head, &s));
         check_pieces(m, &s, seen);
         const uint64_t load = load_of(m, &s, per_head, &part);
         if (load > most) most = load;
+        *size = fmax(*size, (double)s.total * ranks / (double)m->vector);
         all += load;
         for (int i = 0; i < b->n; i++) assert_int_equal(pb_slice_at(&s, i, ranks), b->bucket[i].n);
         pb_slices_free(&s);
@@ -224,9 +229,10 @@ static void check_owners(const pb_model *m, size_t least, pb_bucket_ends ends, i
     pb_buckets b;
     unsigned char *seen = calloc(m->vector, 1);
     size_t marked = 0;
+    double size;
     assert_non_null(seen);
     CHECK_OK(pb_buckets_make(m, least, ends, &b));
-    (void)check_costs(m, &b, ranks, per_head, seen);
+    (void)check_costs(m, &b, ranks, per_head, seen, &size);
     for (size_t i = 0; i < m->vector; i++) marked += seen[i];
     assert_int_equal(marked, m->trained);
     free(b.bucket);
@@ -270,7 +276,11 @@ static void costs_of_a_large_model_are_nearly_equal(void **state)
     for (int ends = 0; ends <= PB_ENDS_AFTER_EVERY_STAGE; ends++) {
         pb_buckets b;
         CHECK_OK(pb_buckets_make(&m, PB_BUCKET_BYTES / sizeof(float), (pb_bucket_ends)ends, &b));
-        for (int ranks = 2; ranks <= 8; ranks *= 2) assert_true(check_costs(&m, &b, ranks, ranks == 4, NULL) <= 1.03);
+        for (int ranks = 2; ranks <= 8; ranks *= 2) {
+            double size;
+            assert_true(check_costs(&m, &b, ranks, ranks == 4, NULL, &size) <= 1.03);
+            assert_true(size <= 1.45);
+        }
         free(b.bucket);
     }
     pb_model_close(&m);
