@@ -134,8 +134,6 @@ static pb_status configure_optimizer(const pb_train_options *o, pb_job *j)
     if (!(j->schedule.lr > 0))
         return pb_fail(PB_EINVAL, "--lr %g: --optimizer normuon needs a number above 0", j->schedule.lr);
     n->rate = (float)(j->matrix_lr / j->schedule.lr);
-    if (o->shard && strcmp(o->shard, "none") != 0)
-        return pb_fail(PB_EINVAL, "--optimizer normuon needs whole matrices on every rank: use --shard none");
     return PB_OK;
 }
 

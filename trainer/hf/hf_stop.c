@@ -34,15 +34,17 @@ static pb_status read_file(const char *path, int V, pb_stop_ids *out)
 
 static pb_status read_gguf(const char *path, int V, pb_stop_ids *out)
 {
-    static const char gguf_key[] = "tokenizer.ggml.eos_token_id";
-    uint64_t id = 0;
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"};
     pb_gguf *f = NULL;
     PB_TRY(pb_gguf_open(path, &f));
-    pb_status s = pb_gguf_get_whole(f, gguf_key, &id);
-    if (s == PB_OK && pb_gguf_has(f, gguf_key)) {
-        if (id >= (uint64_t)V)
-            s = pb_fail(PB_EINVAL, "%s: %s needs an id of the vocabulary, 0 to %d", path, gguf_key, V - 1);
-        else out->id[out->n++] = (int32_t)id;
+    pb_status s = PB_OK;
+    for (size_t i = 0; s == PB_OK && i < 2; i++) {
+        uint64_t id = 0;
+        if (!pb_gguf_has(f, keys[i])) continue;
+        s = pb_gguf_get_whole(f, keys[i], &id);
+        if (s == PB_OK && id >= (uint64_t)V)
+            s = pb_fail(PB_EINVAL, "%s: %s needs an id of the vocabulary, 0 to %d", path, keys[i], V - 1);
+        if (s == PB_OK) out->id[out->n++] = (int32_t)id;
     }
     pb_gguf_close(f);
     return s;

@@ -77,11 +77,7 @@ const pb_train_config *pb_trainer_config(const pb_trainer *t) { return &t->cfg; 
 pb_model *pb_trainer_model(pb_trainer *t) { return &t->model; }
 const void *pb_trainer_logits(const pb_trainer *t) { return t->cfg.loss_chunk ? NULL : t->logits; }
 
-pb_matrix_counts pb_trainer_matrices(const pb_trainer *t)
-{
-    const pb_matrices *x = &t->matrices;
-    return (pb_matrix_counts){x->tensors, x->blocks, x->shapes, x->elements};
-}
+pb_matrix_counts pb_trainer_matrices(const pb_trainer *t) { return t->matrices.whole; }
 
 pb_memory pb_trainer_memory(const pb_trainer *t)
 {

@@ -72,7 +72,7 @@ static void other_values_are_refused(void **state)
     put("config.json", NULL);
 }
 
-static void a_gguf_file_has_one_id(void **state)
+static void a_gguf_file_names_its_own(void **state)
 {
     (void)state;
     pb_stop_ids s;
@@ -90,7 +90,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_generation_config_comes_first),
         cmocka_unit_test(other_values_are_refused),
-        cmocka_unit_test(a_gguf_file_has_one_id),
+        cmocka_unit_test(a_gguf_file_names_its_own),
     };
     assert_non_null(mkdtemp(folder));
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
