@@ -76,10 +76,13 @@ static void a_gguf_file_names_its_own(void **state)
 {
     (void)state;
     pb_stop_ids s;
-    CHECK_OK(pb_hf_stop_ids(PB_FIXTURES "/gguf/llama.gguf", 1000, &s));
+    CHECK_OK(pb_hf_stop_ids(PB_FIXTURES "/gguf/llama.gguf", 320, &s));
     assert_int_equal(s.n, 1);
-    assert_int_equal(s.id[0], 261); /* tokenizer.ggml.eos_token_id */
-    CHECK_FAILS(pb_hf_stop_ids(PB_FIXTURES "/gguf/llama.gguf", 261, &s), PB_EINVAL, "llama.gguf");
+    assert_int_equal(s.id[0], 261);
+    CHECK_FAILS(pb_hf_stop_ids(PB_FIXTURES "/gguf/llama.gguf", 261, &s), PB_EINVAL,
+                "tokenizer.ggml.eos_token_id needs an id of the vocabulary, 0 to 260");
+    CHECK_OK(pb_hf_stop_ids(PB_FIXTURES "/gguf/blocks.gguf", 4, &s));
+    assert_int_equal(s.n, 0);
 }
 
 int main(void)
