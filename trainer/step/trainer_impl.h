@@ -120,6 +120,8 @@ struct pb_trainer {
     /* Host memory of the attention block. block_state: shared by all layers; block_layers [L]: one struct per layer. */
     void *block_state, *block_layers;
     int S, T;        /* of the current batch: S tokens per row, T = B*S tokens in all */
+    int first;       /* with cfg.cached: tokens of the row before the current batch; else 0 */
+    int cached;      /* with cfg.cached: tokens of the row at the end of the current batch */
     bool accumulate; /* see pb_trainer_accumulate */
     bool reduce;     /* see pb_trainer_reduce */
     bool evaluates;  /* see pb_trainer_evaluates */
