@@ -283,6 +283,12 @@ static void costs_of_a_large_model_are_nearly_equal(void **state)
         }
         free(b.bucket);
     }
+    /* Each tensor is a bucket, so that q, k and v are divided: between partial sums, which no head is a multiple of. */
+    pb_buckets b;
+    double size;
+    CHECK_OK(pb_buckets_make(&m, 1, PB_ENDS_AFTER_TENSORS, &b));
+    for (int ranks = 2; ranks <= 4; ranks++) (void)check_costs(&m, &b, ranks, true, NULL, &size);
+    free(b.bucket);
     pb_model_close(&m);
     pb_ctx_close(&plan);
 }
