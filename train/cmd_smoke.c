@@ -31,7 +31,7 @@ typedef struct passage {
     pb_saver saver;
     pb_graphs graphs;
     pb_progress p;
-    pb_digest_text half, end; /* of this rank's weights, moments and counters after half of the steps, and all */
+    pb_digest_text half, end; /* of this rank's weights, moments and counters: after half of the steps, after all */
     char save[PATH];
 } passage;
 

@@ -207,7 +207,8 @@ static pb_status configure_text(const pb_train_options *o, pb_job *j)
     return PB_OK;
 }
 
-/* `train generate`: without an adapter, --tuning lora means the model alone. The positions follow from the prompt. */
+/* `train generate`: without --adapter, --tuning lora uses the model without adapters. The number of positions is set
+ * later, from the length of the prompt. */
 static pb_status configure_generation(const pb_train_options *o, pb_job *j)
 {
     PB_TRY(configure_text(o, j));

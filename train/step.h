@@ -28,6 +28,6 @@ typedef struct pb_step_result {
 pb_status pb_job_reserve(pb_job *j);
 /* Draws the next rows and makes one training step with learning rate lr. g NULL: run eagerly. */
 pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out);
-/* Counts a step in the progress of the run, whose data position becomes that of the next step. */
+/* Adds a step to the progress of the run, and moves its data position to where the next step begins to read. */
 void pb_job_count(const pb_job *j, const pb_step_result *x, pb_progress *p);
 #endif

@@ -1,5 +1,5 @@
-/* rank_samples.h - times of the data parallel step of several ranks (or a part of it, pb_rank_steps.part), by turns with its collectives and without them,
- * eager or as graphs. */
+/* rank_samples.h - times the data parallel step of several ranks, or a part of it (pb_rank_steps.part), eager or as graphs;
+ * samples with and without the collectives alternate. */
 #ifndef PB_RANK_SAMPLES_H
 #define PB_RANK_SAMPLES_H
 #include "bench/measure/measure.h"

@@ -239,7 +239,7 @@ static pb_status gradients(pb_ctx *ctx, const job *j)
     return PB_OK;
 }
 
-/* *skipped is above 0 on every rank if a timed part was skipped, which is no time of the optimizer. */
+/* Sets *skipped to a number above 0 on every rank if a timed repetition was skipped: it has no valid optimizer time. */
 static pb_status count_skipped(job *j, double *skipped)
 {
     pb_adamw_state state = {0};

@@ -5,10 +5,11 @@
  *   1. Rank 0 alone: checks the gradient, trains two steps on all micro-batches of the ranks, and measures its step.
  *   2. All ranks train the same two steps together. Loss and gradient norms of both must be those of rank 0 alone, or
  *      the case is wrong and has no time. The second step shows that the ranks have updated their weights alike.
- *   3. All ranks measure their step, with and without its collectives by turns. A step without collectives computes
+ *   3. All ranks measure their step, alternating with and without its collectives. A step without collectives computes
  *      wrong values, so nothing but its time is used, and no losses are read afterwards.
- * With a `part` of the step, 1 and 3 time this part alone, again and again on the gradients of the last step. Optimizers
- * do the same work for whatever values, unless a step is skipped: that makes the case wrong. */
+ * If a `part` of the step is given, 1 and 3 time this part alone, repeated on the gradients of the last training step. The
+ * time of an optimizer does not depend on the values of the gradients, unless the step is skipped; a case with a skipped
+ * step is wrong and has no time. */
 #ifndef PB_RANK_STEPS_H
 #define PB_RANK_STEPS_H
 #include "bench/suites/suite_env.h"
@@ -51,6 +52,7 @@ bool pb_rank_steps_needed(const pb_case *c, const pb_suite_env *env);
 bool pb_rank_steps_of(const pb_emitter *emitter, const char *suite);
 /* Refuses what a case of several ranks cannot have. EINVAL. */
 pb_status pb_rank_steps_check(const pb_case *c);
-/* Measures a case and emits its rows, as pb_suite.run. part: see pb_rank_steps; of the optimizer phase. */
+/* Measures a case and emits its rows, as pb_suite.run does. part: the function to time, a part of the optimizer phase
+ * (pb_rank_steps); NULL: the whole step. */
 pb_status pb_rank_steps_run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env, pb_fn part);
 #endif

@@ -18,7 +18,7 @@
 /* A block of at most QUERIES queries, one per lane. Lanes from n on hold zeros and have no visible key. */
 typedef struct queries {
     int first, n, wide;   /* wide: n rounded up to a multiple of RUN */
-    int place;            /* index of the key of query `first`, up to which it attends under a causal mask */
+    int place;            /* index of the last key that query `first` attends to under a causal mask */
     int begin, end;       /* every visible key of any query is in [begin, end); begin is a multiple of RUN */
     int all_from, all_to; /* every query attends to all keys in [all_from, all_to) */
     bool causal;
@@ -74,7 +74,8 @@ static int lane_from(const queries *q, const keys *k, int j)
 static int keys_for(const queries *q, const keys *k, int lane)
 {
     if (!k->masked || !q->causal) return k->n;
-    const int below = q->place - k->first + lane / RUN * RUN + RUN; /* runs that begin below it */
+    /* Keys of the tile that the last query of this lane's run attends to; more than the tile has, or none (<= 0). */
+    const int below = q->place - k->first + lane / RUN * RUN + RUN;
     const int n = below <= 0 ? 0 : (below + RUN - 1) / RUN * RUN;
     return n < k->n ? n : k->n;
 }

@@ -34,7 +34,7 @@ def weights(folder, model):
         names = list(f.keys())
         other = [n for n in names if n not in want or not torch.equal(f.get_tensor(n), want[n])]
     missing = [n for n in want if n not in names and n != "lm_head.weight"]  # tied to the embedding
-    report("weights", not other and not missing, f"{len(names)} tensors, {len(other) + len(missing)} of them other")
+    report("weights", not other and not missing, f"{len(names)} tensors, {len(other) + len(missing)} different")
 
 
 def shipped(most):

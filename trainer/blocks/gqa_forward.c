@@ -32,7 +32,8 @@ typedef struct kv {
     int keys;
 } kv;
 
-/* Those of the row's tokens from number `first` on; of the batch's tokens, if there is no cache. */
+/* Returns the keys and values of the tokens from position `first` of the cached row on; without a cache, those of the
+ * batch. */
 static kv keys_and_values(const pb_trainer *t, int layer, const pb_gqa_acts *a, int first)
 {
     const pb_geometry *g = &t->model.g;

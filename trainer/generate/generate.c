@@ -39,7 +39,7 @@ static pb_status check(const pb_train_config *c, const pb_generation *g)
     return pb_sampling_check(&g->sampling);
 }
 
-/* Runs the forward phase on n tokens after the `first` tokens before them, and chooses the token that follows. */
+/* Runs the forward phase on n new tokens, with `first` earlier tokens in the cache, and chooses the next token. */
 static pb_status step(pb_ctx *ctx, pb_trainer *t, const pb_generation *g, const room *r, const int32_t *ids, int first,
                       int n, int32_t *next)
 {

@@ -48,7 +48,7 @@ pb_status pb_sample(const float *logits, int V, const pb_sampling *s, double u, 
     }
     qsort(scratch, (size_t)V, sizeof *scratch, by_probability);
     while (n < V && (n == 0 || nucleus < s->top_p * sum)) nucleus += scratch[n++].p;
-    /* Rounding must not pass the last token that can follow. */
+    /* Because of rounding, the running sum may stay below the threshold: the last candidate then ends the search. */
     while (i + 1 < n && scratch[i + 1].p > 0 && (passed += scratch[i].p) <= u * nucleus) i++;
     *id = scratch[i].id;
     return PB_OK;

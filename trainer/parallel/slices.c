@@ -49,7 +49,8 @@ static void divide(const pb_model *m, const pb_bucket *b, int ranks, size_t *cou
 
 /* ---- equal costs: NorMuon ----------------------------------------------------------------------------------- */
 
-/* Elements of a bucket from the end of the part before it to `end`, which one rank must get together. */
+/* A part: consecutive elements of a bucket that must not be divided between ranks. It begins where the part before it
+ * ends. */
 typedef struct part {
     size_t end; /* in the vector */
     uint64_t cost;

@@ -88,7 +88,8 @@ static void place(pb_matrices *x)
 
 static uint64_t cost_of(const pb_matrix_shape *s) { return pb_matrix_cost((size_t)s->rows, (size_t)s->cols); }
 
-/* Returns the shape of the greatest cost per block among those of several blocks without counts; -1: none is left. */
+/* Among the shapes that several blocks have and that no rank has been given yet, returns the one with the most expensive
+ * blocks; -1: none is left. */
 static int costliest(const pb_matrices *x, size_t ranks)
 {
     int best = -1;

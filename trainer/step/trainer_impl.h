@@ -196,8 +196,8 @@ static inline void *pb_column(const pb_trainer *t, void *p, int col)
 pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int dim, double theta,
                               const pb_rope_scaling *scaling);
 
-/* clip.c: number of entries of adamw_list. With sharded state, one per piece of this rank's slices, else one per tensor,
- * of those that AdamW trains. */
+/* Returns the number of entries of adamw_list (clip.c): one for each tensor that AdamW trains or, with sharded state, for
+ * each piece of such a tensor in this rank's slices. */
 int pb_adamw_entries(const pb_trainer *t);
 /* clip.c: writes the device lists clip_list and adamw_list; call it again after a change of the clip variant. */
 pb_status pb_clip_write_lists(pb_trainer *t);
