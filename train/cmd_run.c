@@ -7,6 +7,7 @@
 #include "os/where.h"
 #include "profiles/ranges.h"
 #include "trace/gpu.h"
+#include "train/capturing.h"
 #include "train/job.h"
 #include "train/log.h"
 #include "train/profiling.h"
@@ -167,6 +168,15 @@ static void warn_of_loss(run *r, const pb_step_result *x)
     if (!r->warned) r->warned = pb_job_warn_of_loss(&r->j, what, x->loss);
 }
 
+/* Captures the matrix at fault. A capture that fails does not end the training. */
+static void capture_fault(run *r, const pb_step_result *x)
+{
+    char path[PB_CAPTURING_PATH];
+    const pb_status s = pb_capturing_step(&r->j, done(r), &x->fault, path);
+    if (s != PB_OK) fprintf(stderr, "train: step %ld was not captured: %s\n", done(r), pb_error());
+    else if (*path && pb_train_leads(r->j.o)) fprintf(stderr, "train: step %ld: captured in %s\n", done(r), path);
+}
+
 static pb_status one_step(run *r)
 {
     pb_step_result x;
@@ -175,6 +185,7 @@ static pb_status one_step(run *r)
     pb_where_step(done(r));
     PB_TRY(pb_job_alone(&r->j, profiled_step(r, lr, &x)));
     count_step(r, &x);
+    if (x.guarded) capture_fault(r, &x);
     r->stop = x.stop;
     warn_of_loss(r, &x);
     PB_TRY(pb_job_memory(&r->j, &memory));
@@ -257,6 +268,7 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) s = pb_job_agree(&r.j, "scratch memory", pb_job_explain_lost_device(&r.j, pb_job_reserve(&r.j)));
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
     if (s == PB_OK) s = pb_job_agree(&r.j, "the export folder", pb_export_open(&r.j, &r.export));
+    if (s == PB_OK) s = pb_capturing_open(&r.j);
     if (s == PB_OK) s = pb_profiling_open(&r.j, &r.profiling);
     pb_profile_on_attach(r.profiling.p, show_graphs, &r);
     /* The log is opened last: opening may truncate an existing log, so all other checks must have passed. */

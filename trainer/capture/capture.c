@@ -110,12 +110,12 @@ static pb_status add(pb_capture *c, const char *name, pb_dtype dtype, size_t row
     return PB_OK;
 }
 
-pb_status pb_capture_beside(pb_capture *c, pb_ctx *ctx, const char *name, const void *device, size_t rows, size_t cols,
-                            pb_dtype dtype)
+pb_status pb_capture_extra(pb_capture *c, pb_ctx *ctx, const char *name, const void *device, size_t rows, size_t cols,
+                           pb_dtype dtype)
 {
     char full[PB_CAPTURE_TEXT];
     item *i;
-    snprintf(full, sizeof full, "beside/%s", name);
+    snprintf(full, sizeof full, "extra/%s", name);
     PB_TRY(add(c, full, dtype, rows, cols, &i));
     return pb_download(ctx, i->data, device, i->bytes);
 }

@@ -5,13 +5,13 @@
  *
  *     K/before/NAME   NAME of call K before the call: an input, or a tensor that the op reads and writes
  *     K/after/NAME    NAME after the call: an output, or a tensor that the op reads and writes
- *     beside/NAME     a tensor that explains the calls, and is no argument of them
+ *     extra/NAME      a tensor that explains the calls, and is no argument of them
  *
  * K is 0, 1, ... in the order of the calls; NAME is that of the op's bind. Each has the shape [rows,cols], without gaps. A
  * list of addresses of other tensors is not in the file, because bind makes it anew. The metadata are
  *
  *     format            "plumb capture 1"
- *     calls             how many calls; 0: the file has tensors beside only
+ *     calls             how many calls; 0: the file has extra tensors only
  *     K.op              for example rmsnorm_fwd
  *     K.implementation  backend and implementation that ran, for example cpu.avx2
  *     K.dtype, K.shape  type of the op's tensors, and its shape as in keys of results: f32, B1.S256.D576.p0
@@ -53,10 +53,10 @@ void pb_capture_close(pb_capture *c); /* NULL is allowed */
 /* Sets a note. EINVAL: it is longer than 255 bytes. */
 pb_status pb_capture_note(pb_capture *c, pb_capture_key key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Adds a tensor beside the calls: rows of `cols` elements, one after the other, in device memory. Host sync. EINVAL: the
+/* Adds an extra tensor: rows of `cols` elements, one after the other, in device memory. Host sync. EINVAL: the
  * capture would be larger than its limit. ENOMEM, EDEVICE. */
-pb_status pb_capture_beside(pb_capture *c, pb_ctx *ctx, const char *name, const void *device, size_t rows, size_t cols,
-                            pb_dtype dtype);
+pb_status pb_capture_extra(pb_capture *c, pb_ctx *ctx, const char *name, const void *device, size_t rows, size_t cols,
+                           pb_dtype dtype);
 /* Begin and end a call. pb_capture_after notes which implementation ran, `impl` of the context's backend. Host syncs.
  * EINVAL: more than PB_CAPTURE_CALLS calls, or larger than the limit. */
 pb_status pb_capture_before(pb_capture *c, const pb_call *call);

@@ -173,7 +173,7 @@ static pb_status check_calls(pb_captured *r)
     for (size_t i = 0; i < pb_st_count(r->f); i++) {
         const pb_st_tensor *t = pb_st_at(r->f, i);
         most += t->bytes;
-        found += strncmp(t->name, "beside/", 7) == 0;
+        found += strncmp(t->name, "extra/", 6) == 0;
     }
     for (int i = 0; i < r->calls; i++) PB_TRY(check_call(r, i, most, &found));
     if (found == pb_st_count(r->f)) return PB_OK;

@@ -46,14 +46,6 @@ static void cuts_of(const pb_model *m, const pb_param *p, bool per_head, cut out
     for (int i = 0; i < CUTS; i++) out[i] = c[i];
 }
 
-/* A block: rows first .. first+rows-1 of tensor p, which is in clip group `group`. */
-struct pb_matrix_block {
-    const pb_param *p;
-    size_t first, rows;
-    int group, shape;
-    size_t at; /* its first element in the vector of updates */
-};
-
 /* Returns the index of a shape, which is added if it is new. */
 static int shape_of(pb_matrices *x, size_t rows, size_t cols)
 {
@@ -266,7 +258,7 @@ static pb_status orthogonalise(pb_ctx *ctx, const pb_trainer *t, int s)
                                                                       .C = shape->cols,
                                                                       .variant = t->cfg.normuon.variant,
                                                                       .steps = t->cfg.normuon.steps,
-                                                                      .eps = 1e-8f,
+                                                                      .eps = PB_MATRICES_EPS,
                                                                       .dtype = x->dtype}));
     if (!shared) return PB_OK;
     return pb_comm_all_gather(

@@ -8,6 +8,16 @@
 #define PB_MATRICES_H
 #include "trainer/step/trainer_impl.h"
 
+/* A block: rows first .. first+rows-1 of tensor p, which is in clip group `group`. */
+struct pb_matrix_block {
+    const pb_param *p;
+    size_t first, rows;
+    int group, shape;
+    size_t at; /* its first element in the vector of updates */
+};
+
+#define PB_MATRICES_EPS 1e-8f /* eps of newton_schulz.h, as in dion's optimizers */
+
 /* EINVAL: settings outside their range, or sharded state, of which a rank does not have whole matrices. */
 pb_status pb_matrices_check(const pb_train_config *c);
 /* Lists the blocks and allocates their updates; does nothing without NorMuon. */
