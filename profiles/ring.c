@@ -10,8 +10,8 @@
 #include "profiles/listen.h"
 #include "profiles/ticks.h"
 
-/* A slot of a ring, or a range that is open. The fields are atomic because pb_ring_stop() may read a slot that its thread is overwriting; such a
- * slot is recognised by the thread's counter and left out. */
+/* A slot of a ring, or a range that is open. The fields are atomic because pb_ring_stop() may read a slot that its
+ * thread is overwriting; such a slot is recognised by the thread's counter and left out. */
 typedef struct slot {
     _Alignas(64) _Atomic(const char *) name; /* one cache line: a record touches no second one */
     _Atomic int64_t begin, end, value;
@@ -230,6 +230,7 @@ void pb_ring_finish(void)
         const slot *o = &r->open[depth];
         const unsigned about = GET(o->about);
         slot *s = &r->slots[n & (mine_of->records - 1)];
+        atomic_thread_fence(memory_order_release); /* a reader that sees this slot change sees `written` before it */
         SET(s->end, now);
         SET(s->name, GET(o->name));
         SET(s->begin, GET(o->begin));
@@ -293,12 +294,30 @@ static size_t copy_open(const ring *r, const pb_moment *end, pb_ring_record *out
     if (depth > PB_RING_DEPTH) depth = PB_RING_DEPTH;
     for (int i = depth - 1; i >= 0; i--) {
         out[n] = record_of(&r->open[i], end);
-        out[n++].end_ns = end->real_ns;
+        out[n++].end_ns = pb_ticks_to_real(end->ticks, &window.begin, end);
     }
     atomic_thread_fence(memory_order_acquire);
     /* If the thread has ended a range meanwhile, a slot may hold another one: do not read its work counts as strings. */
     for (size_t i = 0; GET(r->written) != written && i < n; i++) out[i].of = (pb_range_collective){0};
     return n;
+}
+
+/* A thread that saw the window open may begin or end a range after the moment at which the window ended: it was
+ * interrupted, or that moment was read on another core. Leaves out ranges that began later, and makes those that ended
+ * later open ones. Returns how many remain. */
+static size_t cut_at(int64_t end_ns, pb_ring_record *records, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (records[i].begin_ns > end_ns) continue;
+        if (kept < i) records[kept] = records[i];
+        if (records[kept].end_ns > end_ns) {
+            records[kept].end_ns = end_ns;
+            records[kept].complete = false;
+        }
+        kept++;
+    }
+    return kept;
 }
 
 static pb_status collect(const pb_moment *end, pb_ring_window *w)
@@ -319,6 +338,7 @@ static pb_status collect(const pb_moment *end, pb_ring_window *w)
         t->tid = r->tid;
         t->n = copy_ended(r, set->records, written, end, records, &t->dropped);
         t->n += copy_open(r, end, records + t->n);
+        t->n = cut_at(w->end_ns, records, t->n);
         w->dropped += t->dropped;
     }
     w->dropped += GET(window.no_ring);

@@ -11,6 +11,8 @@ export PB_MACHINE=tests
 export PB_DISTURBANCE=ignore
 # No session is kept, unless a test names a folder for it. The user's own sessions are out of reach.
 export XDG_STATE_HOME=$dir/state PB_STATE=
+# A text that the user has made with scripts/corpus is not used.
+export XDG_DATA_HOME=$dir/share
 failures=0
 
 fail() { # fail TEXT...

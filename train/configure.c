@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "train/job.h"
+#include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 #include "trainer/hf/peft.h"
 
@@ -194,7 +195,8 @@ static pb_status configure_rows(const pb_train_options *o, pb_job *j)
 static pb_status configure_data(const pb_train_options *o, pb_job *j)
 {
     pb_dataset_config *d = &j->data_cfg;
-    PB_TRY(pb_input_find_text(&j->input, o->data, o->tokenizer, o->template ? INDEX_OF(templates, o->template) : -1));
+    const char *data = o->data ? o->data : pb_large_text_path(j->input.paths[0], sizeof j->input.paths[0]);
+    PB_TRY(pb_input_find_text(&j->input, data, o->tokenizer, o->template ? INDEX_OF(templates, o->template) : -1));
     d->chat = j->input.chat;
     d->chat.thinking = o->thinking;
     d->chat.keep_thinking = o->keep_thinking;

@@ -5,9 +5,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "profiles/listen.h"
 #include "tests/test.h"
 
 static int64_t real_ns(void)
@@ -187,7 +189,7 @@ static void threads_write_while_a_window_ends(void **state)
     atomic_store(&ending, false);
     atomic_store(&begun, 0);
     for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, nest, NULL), 0);
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 20 || (atomic_load(&begun) < THREADS && round < 10000); round++) {
         start(THREADS - 1, 64);
         (void)usleep(2000);
         pb_ring_window w = stop();
@@ -211,6 +213,56 @@ static void threads_write_while_a_window_ends(void **state)
     atomic_store(&ending, true);
     for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(atomic_load(&begun), THREADS);
+}
+
+/* pb_ring_stop() reads the clocks 16 times, of which each reads CLOCK_MONOTONIC_RAW three times, and takes the reading
+ * that took least time as the window's end. After the last one, before it copies the records, this calls `late`. */
+static void (*late)(void);
+static int readings;
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    const int r = (int)syscall(SYS_clock_gettime, clock, t);
+    if (late && clock == CLOCK_MONOTONIC_RAW && ++readings == 16 * 3) {
+        void (*const call)(void) = late;
+        late = NULL;
+        call();
+    }
+    return r;
+}
+
+/* Stands for a thread that was interrupted after it had seen the window open. */
+static void end_and_begin_late(void)
+{
+    pb_ring_finish();
+    pb_ring_begin(PB_RANGE_op, "began late", 0);
+    pb_ring_begin(PB_RANGE_op, "began and ended late", 0);
+    pb_ring_finish();
+}
+
+static void what_is_written_after_the_end_is_not_of_the_window(void **state)
+{
+    (void)state;
+    const pb_ring_options o = {.threads = 1, .records = 64, .no_tsc = true};
+    CHECK_OK(pb_ring_start(&o));
+    pb_ring_begin(PB_RANGE_op, "outer", 0);
+    pb_ring_begin(PB_RANGE_op, "ended late", 0);
+    readings = 0;
+    late = end_and_begin_late;
+    pb_ring_window w = stop();
+    assert_null(late);
+    assert_int_equal(w.n, 1);
+    const pb_ring_thread *t = &w.threads[0];
+    assert_int_equal(t->n, 2);
+    assert_int_equal(w.dropped, 0);
+    assert_string_equal(t->records[0].name, "ended late");
+    assert_string_equal(t->records[1].name, "outer");
+    for (int i = 0; i < 2; i++) {
+        assert_false(t->records[i].complete);
+        assert_true(t->records[i].end_ns == w.end_ns);
+        assert_true(t->records[i].begin_ns <= w.end_ns);
+    }
+    pb_ring_free(&w);
 }
 
 static void names_are_kept_once(void **state)
@@ -322,6 +374,7 @@ int main(void)
         cmocka_unit_test(too_deep_ranges_are_counted),
         cmocka_unit_test(only_one_window_is_open),
         cmocka_unit_test(threads_write_while_a_window_ends),
+        cmocka_unit_test(what_is_written_after_the_end_is_not_of_the_window),
         cmocka_unit_test(names_are_kept_once),
         cmocka_unit_test(work_belongs_to_the_range_begun_last),
         cmocka_unit_test(a_collective_keeps_its_group),

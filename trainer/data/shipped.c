@@ -25,6 +25,16 @@ const char *pb_shipped_path(char *buffer, size_t n)
     return buffer;
 }
 
+const char *pb_large_text_path(char *buffer, size_t n)
+{
+    const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    int len = -1;
+    if (xdg && *xdg) len = snprintf(buffer, n, "%s/plumb/texts.jsonl", xdg);
+    else if (home) len = snprintf(buffer, n, "%s/.local/share/plumb/texts.jsonl", home);
+    const bool found = !getenv("PB_DATA") && len > 0 && (size_t)len < n && access(buffer, R_OK) == 0;
+    return found ? buffer : pb_shipped_path(buffer, n);
+}
+
 pb_status pb_byte_stream_open(const char *path, int S, uint64_t seed, pb_dataset **out)
 {
     const pb_dataset_config cfg = {.chat = {.family = PB_TEMPLATE_BYTES},

@@ -1,4 +1,5 @@
-/* shipped.h - the conversations that ship with the project: where they are, and how benchmarks and tests read them. */
+/* shipped.h - the conversations that ship with the project: where they are, and how benchmarks and tests read them; and
+ * where a larger text of the user is. */
 #ifndef PB_SHIPPED_H
 #define PB_SHIPPED_H
 #include "trainer/data/dataset.h"
@@ -7,6 +8,11 @@
  * variable is set; else share/plumb/corpus.jsonl of the installation if it is readable; else the file in the source
  * tree. */
 const char *pb_shipped_path(char *buffer, size_t n);
+
+/* Writes the path of the text that `train` uses if none is named: the large one that scripts/corpus has made for the
+ * user, $XDG_DATA_HOME/plumb/texts.jsonl or ~/.local/share/plumb/texts.jsonl, if it is readable and PB_DATA is not set;
+ * else pb_shipped_path(). Returns `buffer`. Benchmarks do not use it: their text must be the same everywhere. */
+const char *pb_large_text_path(char *buffer, size_t n);
 
 /* Opens a file of conversations as a stream (PB_PACK_STREAM) of full rows of S tokens. Uses the byte tokenizer, the
  * template "bytes" and the mask "assistant", so that no other file is needed. Rows in which less than a quarter of the
