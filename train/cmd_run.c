@@ -271,7 +271,10 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) s = pb_job_explain_lost_device(&r.j, pb_job_open(&r.j, false));
     if (s == PB_OK) s = pb_job_agree(&r.j, "scratch memory", pb_job_explain_lost_device(&r.j, pb_job_reserve(&r.j)));
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
-    if (s == PB_OK) s = pb_job_agree(&r.j, "the export folder", pb_export_open(&r.j, &r.export));
+    if (s == PB_OK) {
+        const char *dir = pb_train_leads(o) ? o->export : NULL; /* one rank exports */
+        s = pb_job_agree(&r.j, "the export folder", pb_export_open(dir, &r.export));
+    }
     if (s == PB_OK) s = pb_capturing_open(&r.j);
     if (s == PB_OK) s = pb_profiling_open(&r.j, &r.profiling);
     if (s == PB_OK) s = pb_tensor_capture_open(&r.j, &r.profiling, &r.tensors);

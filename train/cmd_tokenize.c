@@ -7,7 +7,7 @@
 
 #include "os/file.h"
 #include "train/options.h"
-#include "trainer/tokenizer/tokenizer.h"
+#include "trainer/hf/hf_gguf.h"
 
 typedef struct lines {
     const pb_train_options *o;
@@ -72,7 +72,7 @@ pb_status pb_train_tokenize(const pb_train_options *o)
     const char *name = o->tokenizer && strcmp(o->tokenizer, "bytes") != 0 ? o->tokenizer : NULL;
     lines l = {.o = o, .path = o->args.n ? o->args.v[0] : "standard input"};
     if (o->args.n > 1) return pb_fail(PB_EINVAL, "tokenize takes one file, or none to read standard input");
-    PB_TRY(pb_tokenizer_open(name, &l.t));
+    PB_TRY(pb_hf_tokenizer_open(name, &l.t));
     FILE *in = stdin;
     pb_status s = o->args.n ? pb_file_read(l.path, &in) : PB_OK;
     if (s == PB_OK) s = each_line(&l, in);

@@ -81,7 +81,7 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     PB_TRY(pb_input_find_model(&j->input, o->model));
     j->cfg = pb_train_defaults(j->input.geometry);
     pb_model_config *m = &j->cfg.model;
-    m->blank = j->input.folder != NULL;
+    m->blank = j->input.path != NULL;
     m->tuning = (pb_tuning)INDEX_OF(tunings, o->tuning);
     m->dtype = (pb_dtype)INDEX_OF(dtypes, o->dtype);
     m->seed = (uint64_t)o->seed;

@@ -108,7 +108,7 @@ static pb_status check_size(const pb_job *j)
     return pb_fit_check(&(pb_fit){.cfg = &j->cfg,
                                   .device = j->device,
                                   .name = j->o->model,
-                                  .folder = j->input.folder,
+                                  .path = j->input.path,
                                   .adapter = j->o->adapter,
                                   .prefer = j->ctx.prefer,
                                   .rank = j->rank,
@@ -242,7 +242,7 @@ pb_status pb_job_memory(const pb_job *j, double *bytes)
 bool pb_job_warn_of_loss(const pb_job *j, const char *what, double loss)
 {
     const int V = j->cfg.model.geometry->V;
-    if (!j->input.folder || !(loss > log((double)V))) return false;
+    if (!j->input.path || !(loss > log((double)V))) return false;
     if (pb_train_leads(j->o))
         fprintf(stderr,
                 "train: note: %s has the loss %.4g, above ln V = %.4g of equal probabilities for all %d tokens: is the "

@@ -60,7 +60,7 @@ static const char *format_number(pb_saver *s, double v)
     return s->text[s->n];
 }
 
-/* Identifies the tokenizer: "bytes", or the digest of its tokenizer.json. A path would not identify it, because the
+/* Identifies the tokenizer: "bytes", or the digest of its tokenizer.json or GGUF file. A path would not identify it, because the
  * file may have been moved when the run is resumed. */
 static pb_status identify_tokenizer(const pb_job *j, pb_digest_text *out)
 {
@@ -206,11 +206,10 @@ pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now)
 
 /* ---- exporting the trained model ---------------------------------------------------------------------- */
 
-pb_status pb_export_open(const pb_job *j, pb_export_folder *out)
+pb_status pb_export_open(const char *dir, pb_export_folder *out)
 {
-    const char *dir = j->o->export;
     *out = (pb_export_folder){0};
-    if (!dir || !pb_train_leads(j->o)) return PB_OK;
+    if (!dir) return PB_OK;
     PB_TRY(pb_make_folder(dir));
     if (access(dir, W_OK | X_OK) != 0) return pb_fail_errno(errno, "%s", dir);
     PB_TRY(pb_folder_lock(dir, "is exporting into this folder", &out->lock));

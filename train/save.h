@@ -23,15 +23,15 @@ void pb_saver_close(pb_saver *s); /* {0} is allowed */
 /* Call after every step. Saves a checkpoint when one is due; `now` saves one in any case. */
 pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now);
 
-/* The folder of --export. The export consists of the adapters in PEFT's layout or of the whole model as a Hugging Face
- * folder. pb_export_open creates and locks the folder until pb_export_close. It is called before the first step, so
- * that an unusable folder is reported before training, and so that no other process exports into it. EINVAL: another
- * process has locked the folder. */
+/* The folder of --export and of `train export`. The export consists of the adapters in PEFT's layout or of the whole
+ * model as a Hugging Face folder. pb_export_open creates and locks the folder until pb_export_close; dir NULL: no export.
+ * It is called before the first step, so that an unusable folder is reported before training, and so that no other
+ * process exports into it. EINVAL: another process has locked the folder. */
 typedef struct pb_export_folder {
     const char *dir; /* NULL: no export, or another rank exports */
     int lock;
 } pb_export_folder;
-pb_status pb_export_open(const pb_job *j, pb_export_folder *out);
+pb_status pb_export_open(const char *dir, pb_export_folder *out);
 pb_status pb_export(pb_job *j, const pb_export_folder *to);
 void pb_export_close(pb_export_folder *x); /* {0} is allowed */
 #endif

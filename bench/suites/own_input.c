@@ -26,7 +26,7 @@ static int geometry_text(const pb_geometry *g, char *out, size_t n)
 static void name_model(pb_own_input *own)
 {
     char text[512];
-    if (!own->in.folder) {
+    if (!own->in.path) {
         snprintf(own->model, sizeof own->model, "%s", own->in.geometry->name);
         return;
     }
@@ -83,8 +83,9 @@ static pb_status find(pb_own_input *own, const char *model, const pb_input_reque
 
 pb_status pb_own_input_open(const char *model, const pb_input_request *r, pb_own_input **out)
 {
-    if (!model || (strchr(model, ',') && !pb_input_is_folder(model)))
-        return pb_fail(PB_EINVAL, "--data, --tokenizer, --template and --loss-mask-type need one --model NAME|DIR");
+    if (!model || (strchr(model, ',') && !pb_input_is_path(model)))
+        return pb_fail(PB_EINVAL,
+                       "--data, --tokenizer, --template and --loss-mask-type need one --model NAME|DIR|GGUF");
     pb_own_input *own = calloc(1, sizeof *own);
     if (!own) return pb_fail(PB_ENOMEM, "no memory for the model and data of the run");
     const pb_status s = find(own, model, r);
@@ -93,10 +94,10 @@ pb_status pb_own_input_open(const char *model, const pb_input_request *r, pb_own
     return s;
 }
 
-/* True if anything of the request is given, or `model` (values of the axis; NULL: not given) is a folder. */
+/* True if anything of the request is given, or `model` (values of the axis; NULL: not given) is a path. */
 static bool asked(const char *model, const pb_input_request *r)
 {
-    return r->data || r->tokenizer || r->template || r->mask || (model && pb_input_is_folder(model));
+    return r->data || r->tokenizer || r->template || r->mask || (model && pb_input_is_path(model));
 }
 
 pb_status pb_own_input_apply(const char *refuses, const pb_input_request *r, pb_axis_list *l, pb_own_input **out)

@@ -173,19 +173,19 @@ pb_status pb_train_case_shape(const pb_case *c, pb_train_config *cfg)
 
 pb_status pb_train_case_trainer(pb_ctx *ctx, const pb_case *c, const pb_train_config *cfg, pb_trainer **out)
 {
-    const char *folder = c->own ? c->own->in.folder : NULL;
+    const char *path = c->own ? c->own->in.path : NULL;
     const int ranks = cfg->comm ? pb_comm_size(cfg->comm) : 1;
     pb_trainer *t;
     PB_TRY(pb_fit_check(&(pb_fit){.cfg = cfg,
                                   .device = ctx->id,
-                                  .name = folder ? folder : cfg->model.geometry->name,
-                                  .folder = folder,
+                                  .name = path ? path : cfg->model.geometry->name,
+                                  .path = path,
                                   .prefer = ctx->prefer,
                                   .rank = cfg->comm ? pb_comm_rank(cfg->comm) : 0,
                                   .ranks = ranks,
                                   .local_size = ranks}));
     PB_TRY(pb_trainer_open(ctx, cfg, &t));
-    const pb_status s = folder ? pb_model_load_hf(pb_trainer_model(t), folder, NULL) : PB_OK;
+    const pb_status s = path ? pb_model_load_hf(pb_trainer_model(t), path, NULL) : PB_OK;
     if (s == PB_OK) *out = t;
     else pb_trainer_close(t);
     return s;

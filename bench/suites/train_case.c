@@ -93,7 +93,7 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     if (own) g = c->own->in.geometry;
     else PB_TRY(pb_geometry_find(model ? model : "", &g));
     pb_train_config t = pb_train_defaults(g);
-    t.model.blank = own && c->own->in.folder;
+    t.model.blank = own && c->own->in.path;
     PB_TRY(pb_train_case_packed(c, &t.packed));
     PB_TRY(word(c, "tuning", tunings, PB_NTUNINGS, &tuning));
     PB_TRY(word(c, "clip", clips, PB_NCLIPS, &clip));

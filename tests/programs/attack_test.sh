@@ -29,6 +29,7 @@ bench completion | -          | -      |      | completion bash
 bench help       | -          | -      |      | help run
 train run        | data.jsonl | folder |      | run --steps 1 --batch 1 --seq 32 --data IN --save OUT
 train eval       | data.jsonl | -      |      | eval --batch 1 --seq 32 --data IN
+train export     | tiny.gguf  | folder |      | export --model IN --tokenizer bytes --out OUT
 train tokenize   | text       | -      |      | tokenize IN
 train plan       | -          | -      |      | plan
 train completion | -          | -      |      | completion bash
@@ -49,6 +50,7 @@ done
 "$write_capture" inputs/call.safetensors rmsnorm_fwd f32 B1.S2.G1.D8.p0.a0.f0 ref || fail 'no capture to replay'
 head -n 3 "$source/data/corpus.jsonl" >inputs/data.jsonl
 echo text >inputs/text
+cp "$source/tests/fixtures/gguf/small.gguf" inputs/tiny.gguf
 "${program[train]}" --steps 1 --batch 1 --seq 32 --quiet --profile-ranks 0 --profile-steps 0 --profile-out inputs/profile >log 2>&1 ||
     fail 'no profile to analyze'
 printf 'suite,metric,better,stored_limit,ceiling,gating\npaired,kernel_time,lower,0.1,,yes\n' >baselines/gates.csv

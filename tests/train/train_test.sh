@@ -405,7 +405,7 @@ rm -r with adapter
 expect 0 's/step' "$train" --steps 5 --seq 16 --batch 1
 [[ $(grep '^step' log | sed 's/.*left \([^ ]*\) .*/\1/' | tr '\n' ' ') =~ ^\?\ \?\ 0:[0-9:]+\ 0:[0-9:]+\ 0:00:00\ $ ]] || fail "time left: $(grep '^step' log)"
 expect 2 'tiny-qwen3' "$train" --model tinny
-grep -q 'no folder of this name exists' log || fail 'a folder that is missing is not said to be'
+grep -q 'no folder or GGUF file of this name exists' log || fail 'a folder that is missing is not said to be'
 
 # ---- interrupted -----------------------------------------------------------------------------------------
 "$train" --steps 1000000 --log i.csv >log 2>&1 & pid=$!

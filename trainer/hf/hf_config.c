@@ -8,6 +8,7 @@
 
 #include "os/file.h"
 #include "os/text.h"
+#include "trainer/hf/hf_gguf.h"
 #include "trainer/io/json.h"
 
 enum { MOST_WIDTH = 1 << 22, MOST_LAYERS = 1000, MOST_HEADS = 4096, MOST_HEAD = 512, REQUIRED = -1 };
@@ -275,22 +276,32 @@ pb_status pb_hf_config_parse(const char *where, const void *bytes, size_t n, con
     return PB_OK;
 }
 
-pb_status pb_hf_config_open(const char *dir, pb_hf_config *out)
+static pb_status open_gguf(const char *path, const char *name, pb_hf_config *out)
 {
-    const size_t room = strlen(dir) + sizeof "/config.json";
-    char *path = malloc(room);
+    char *json = NULL;
+    PB_TRY(pb_hf_gguf_text(path, pb_hf_gguf_config, &json));
+    const pb_status s = pb_hf_config_parse(path, json, strlen(json), name, out);
+    free(json);
+    return s;
+}
+
+pb_status pb_hf_config_open(const char *path, pb_hf_config *out)
+{
+    char name[64], *folder = strdup(path), *file = NULL;
     pb_map m = {0};
-    if (!path) return pb_fail(PB_ENOMEM, "%s: out of memory", dir);
-    snprintf(path, room, "%s", dir);
-    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/';) path[--n] = 0;
-    char name[64];
-    const char *slash = strrchr(path, '/');
-    snprintf(name, sizeof name, "%s", slash && slash[1] ? slash + 1 : path);
-    const size_t end = strlen(path);
-    snprintf(path + end, room - end, "/config.json");
-    pb_status s = pb_map_open(path, &m);
-    if (s == PB_OK) s = pb_hf_config_parse(path, m.p, m.n, name, out);
+    if (!folder) return pb_fail(PB_ENOMEM, "%s: out of memory", path);
+    for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/';) folder[--n] = 0;
+    const char *slash = strrchr(folder, '/');
+    snprintf(name, sizeof name, "%s", slash && slash[1] ? slash + 1 : folder);
+    if (pb_gguf_is(path)) {
+        free(folder);
+        return open_gguf(path, name, out);
+    }
+    pb_status s = pb_path_join(folder, "config.json", &file);
+    free(folder);
+    if (s == PB_OK) s = pb_map_open(file, &m);
+    if (s == PB_OK) s = pb_hf_config_parse(file, m.p, m.n, name, out);
     pb_map_close(&m);
-    free(path);
+    free(file);
     return s;
 }

@@ -1,4 +1,5 @@
-/* hf_config.h - reads the geometry of a model from the config.json of a Hugging Face folder, and writes it.
+/* hf_config.h - reads the geometry of a model from the config.json of a Hugging Face folder or from the metadata of a
+ * GGUF file, and writes a config.json.
  *
  * Reads the keys of transformers' Qwen2Config, Qwen3Config and LlamaConfig that affect the computation (default in
  * parentheses): model_type, architectures (must end in ForCausalLM), vocab_size, hidden_size, num_hidden_layers,
@@ -20,9 +21,9 @@ typedef struct pb_hf_config {
     char name[64]; /* last component of the folder's path */
 } pb_hf_config;
 
-/* Reads dir/config.json. EPATH, EIO: the file cannot be read. EINVAL: it is malformed, or a value is out of range.
+/* Reads path/config.json, or, if `path` is a GGUF file, the config.json that hf_gguf.h makes of its metadata. EPATH, EIO: the file cannot be read. EINVAL: it is malformed, or a value is out of range.
  * EFORMAT: it turns on an unsupported feature. The message is one line and names the file and the key. */
-pb_status pb_hf_config_open(const char *dir, pb_hf_config *out);
+pb_status pb_hf_config_open(const char *path, pb_hf_config *out);
 /* Like pb_hf_config_open, but parses n bytes from memory. `where` is used as the path in messages; `name` becomes
  * out->name. */
 pb_status pb_hf_config_parse(const char *where, const void *text, size_t n, const char *name, pb_hf_config *out);

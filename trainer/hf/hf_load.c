@@ -1,4 +1,4 @@
-/* hf_load.c - loads weights from a Hugging Face folder: finds and checks the tensors of every parameter, then converts
+/* hf_load.c - loads weights from a Hugging Face folder or a GGUF file: finds and checks the tensors of every parameter, then converts
  * them in chunks. */
 #include "trainer/hf/hf_load.h"
 
@@ -7,16 +7,14 @@
 #include <string.h>
 
 #include "kernels/nf4/nf4.h"
-#include "trainer/hf/hf_folder.h"
-#include "trainer/hf/hf_names.h"
+#include "trainer/hf/hf_source.h"
 
 /* MOST_PARTS: maximum number of tensors that make up one parameter (q, k and v). CHUNK: elements converted at a time, a
  * multiple of every NF4 block size. */
 enum { MOST_PARTS = 3, CHUNK = 1 << 20 };
 
 typedef struct part {
-    const pb_safetensors *file;
-    const pb_st_tensor *t;
+    pb_hf_piece t;
     size_t first; /* first element of the parameter that the tensor holds */
 } part;
 typedef struct source { /* the tensors of one parameter, in the order of its elements */
@@ -27,7 +25,7 @@ typedef struct source { /* the tensors of one parameter, in the order of its ele
 
 typedef struct loader {
     pb_model *m;
-    pb_hf_folder folder;
+    pb_hf_source *files;
     pb_hf_list list;
     source *source; /* [m->n] */
     void *host;     /* [CHUNK] elements of the largest dtype */
@@ -41,13 +39,11 @@ static pb_status find_part(loader *l, const pb_hf_tensor *want)
 {
     part x = {.first = want->first};
     source *s = &l->source[want->p - l->m->params];
-    x.t = pb_hf_folder_take(&l->folder, want->name, &x.file);
-    if (!x.t) return pb_fail(PB_EINVAL, "%s has no tensor %s", l->folder.dir, want->name);
-    PB_TRY(pb_hf_check(want, x.t));
+    PB_TRY(pb_hf_source_take(l->files, l->m, want, &x.t));
     s->part[s->n++] = x;
     s->as_bf16 = l->m->cfg.as_bf16 && want->p->kind != PB_KIND_GAIN && want->p->kind != PB_KIND_BIAS;
     l->report.tensors++;
-    l->report.bytes += x.t->bytes;
+    l->report.bytes += x.t.bytes;
     return PB_OK;
 }
 
@@ -55,24 +51,22 @@ static pb_status find_all(loader *l)
 {
     PB_TRY(pb_hf_tensors(l->m, &l->list));
     for (size_t i = 0; i < l->list.n; i++) PB_TRY(find_part(l, &l->list.at[i]));
-    return PB_OK;
+    return pb_hf_source_check_unused(l->files, l->m);
 }
 
 static void list_unused(loader *l)
 {
     pb_load_report *r = &l->report;
     size_t at = 0;
-    for (size_t f = 0; f < l->folder.n; f++)
-        for (size_t i = 0; i < pb_st_count(l->folder.file[f]); i++) {
-            if (l->folder.taken[f][i]) continue;
-            const char *name = pb_st_at(l->folder.file[f], i)->name;
-            const size_t n = strlen(name), room = sizeof r->names - sizeof ", ...";
-            if (at + n + 2 < room)
-                at += (size_t)snprintf(r->names + at, sizeof r->names - at, "%s%s", r->unused ? ", " : "", name);
-            else if (at < sizeof r->names)
-                snprintf(r->names + at, sizeof r->names - at, "%s...", r->unused ? ", " : ""), at = sizeof r->names;
-            r->unused++;
-        }
+    const char *name;
+    for (size_t i = 0; (name = pb_hf_source_unused(l->files, &i)) != NULL;) {
+        const size_t n = strlen(name), room = sizeof r->names - sizeof ", ...";
+        if (at + n + 2 < room)
+            at += (size_t)snprintf(r->names + at, sizeof r->names - at, "%s%s", r->unused ? ", " : "", name);
+        else if (at < sizeof r->names)
+            snprintf(r->names + at, sizeof r->names - at, "%s...", r->unused ? ", " : ""), at = sizeof r->names;
+        r->unused++;
+    }
 }
 
 /* ---- converting tensors into device memory -------------------------------------------------------------- */
@@ -81,7 +75,7 @@ static void list_unused(loader *l)
  * *to). False: it is empty. */
 static bool overlap(const part *x, size_t first, size_t n, size_t *from, size_t *to)
 {
-    const size_t end = x->first + x->t->n;
+    const size_t end = x->first + x->t.n;
     *from = first > x->first ? first : x->first;
     *to = first + n < end ? first + n : end;
     return *from < *to;
@@ -99,8 +93,8 @@ static pb_status gather(const source *s, size_t first, size_t n, pb_dtype dtype,
         const part *x = &s->part[i];
         size_t from, to;
         if (overlap(x, first, n, &from, &to))
-            PB_TRY(pb_st_load(x->file, x->t, from - x->first, to - from, dtype,
-                              (unsigned char *)out + (from - first) * pb_dtype_size(dtype)));
+            PB_TRY(pb_hf_piece_load(&x->t, from - x->first, to - from, dtype,
+                                    (unsigned char *)out + (from - first) * pb_dtype_size(dtype)));
     }
     if (s->as_bf16 && dtype == PB_F32) round_to_bf16(out, n);
     return PB_OK;
@@ -146,12 +140,12 @@ static pb_status load_all(loader *l)
     return pb_sync(l->m->ctx);
 }
 
-static pb_status run(loader *l, const char *dir)
+static pb_status run(loader *l, const char *path)
 {
     l->source = calloc((size_t)l->m->n, sizeof *l->source);
     l->host = malloc(CHUNK * sizeof(float));
-    if (!l->source || !l->host) return pb_fail(PB_ENOMEM, "%s: no memory to load the weights", dir);
-    PB_TRY(pb_hf_folder_open(dir, &l->folder));
+    if (!l->source || !l->host) return pb_fail(PB_ENOMEM, "%s: no memory to load the weights", path);
+    PB_TRY(pb_hf_source_open(path, &l->files));
     PB_TRY(find_all(l));
     list_unused(l);
     if (l->m->ctx->planning) return PB_OK;
@@ -159,13 +153,13 @@ static pb_status run(loader *l, const char *dir)
     return load_all(l);
 }
 
-pb_status pb_model_load_hf(pb_model *m, const char *dir, pb_load_report *report)
+pb_status pb_model_load_hf(pb_model *m, const char *path, pb_load_report *report)
 {
     loader l = {.m = m};
-    const pb_status s = run(&l, dir);
+    const pb_status s = run(&l, path);
     if (s == PB_OK && report) *report = l.report;
     pb_release(m->ctx, l.dense);
-    pb_hf_folder_close(&l.folder);
+    pb_hf_source_close(l.files);
     free(l.list.at);
     free(l.host);
     free(l.source);

@@ -1,4 +1,4 @@
-/* hf_names.h - maps transformers' tensor names to ranges of a model's parameters. */
+/* hf_names.h - maps transformers' tensor names, and those of GGUF files, to ranges of a model's parameters. */
 #ifndef PB_HF_NAMES_H
 #define PB_HF_NAMES_H
 #include "trainer/io/safetensors.h"
@@ -6,7 +6,8 @@
 
 /* A tensor in a file. It holds elements [first, first+n) of a parameter. */
 typedef struct pb_hf_tensor {
-    char name[96];
+    char name[96]; /* transformers' name */
+    char gguf[64]; /* name in GGUF files */
     pb_param *p;
     int target; /* the tensor holds the rows of this pb_target, such as q in qkv; -1: not those of a target */
     size_t first, n;
@@ -25,7 +26,11 @@ typedef struct pb_hf_list {
  *   model.layers.N.  input_layernorm.weight   norm1     self_attn.{q,k,v}_proj.{weight,bias}   rows of qkv, qkv_bias
  *                    self_attn.{q,k}_norm.weight        self_attn.o_proj.{weight,bias}   o, o_bias
  *                    post_attention_layernorm.weight   norm2
- *                    mlp.{gate,up}_proj.weight   rows of gate_up                  mlp.down_proj.weight   down */
+ *                    mlp.{gate,up}_proj.weight   rows of gate_up                  mlp.down_proj.weight   down
+ * In GGUF files, in the same order:
+ *   token_embd.weight     output_norm.weight     output.weight
+ *   blk.N.  attn_norm.weight     attn_{q,k,v}.{weight,bias}     attn_{q,k}_norm.weight     attn_output.{weight,bias}
+ *           ffn_norm.weight      ffn_{gate,up}.weight           ffn_down.weight */
 pb_status pb_hf_tensors(const pb_model *m, pb_hf_list *out);
 /* Writes transformers' module name of a target, relative to its layer, such as "self_attn.q_proj", to `out` and returns
  * it. */

@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "os/draft.h"
 #include "os/file.h"
+#include "trainer/hf/hf_gguf.h"
 
 enum { LARGEST = 1 << 28 };
 
@@ -48,6 +50,19 @@ static pb_status take_from(const char *folder, const char *to, const char *name,
     return s;
 }
 
+/* Writes a file that is made from the metadata of the GGUF file `from`. */
+static pb_status make(const char *from, pb_status (*text)(const pb_gguf *f, char **out), const char *to,
+                      const char *name)
+{
+    char *path = NULL, *made = NULL;
+    PB_TRY(pb_hf_gguf_text(from, text, &made));
+    pb_status s = pb_path_join(to, name, &path);
+    if (s == PB_OK) s = pb_file_replace(path, made, strlen(made));
+    free(path);
+    free(made);
+    return s;
+}
+
 pb_status pb_hf_text_copy(const pb_hf_text *from, const char *to)
 {
     static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
@@ -56,5 +71,8 @@ pb_status pb_hf_text_copy(const pb_hf_text *from, const char *to)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         PB_TRY(take_from(from->tokenizer_folder, to, names[i], keep));
     PB_TRY(take_from(from->model, to, "generation_config.json", keep));
-    return copy_or_remove(from->tokenizer, to, "tokenizer.json", keep);
+    if (!from->tokenizer || !pb_gguf_is(from->tokenizer))
+        return copy_or_remove(from->tokenizer, to, "tokenizer.json", keep);
+    PB_TRY(make(from->tokenizer, pb_hf_gguf_tokenizer_config, to, "tokenizer_config.json"));
+    return make(from->tokenizer, pb_hf_gguf_tokenizer, to, "tokenizer.json");
 }

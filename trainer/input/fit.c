@@ -17,7 +17,7 @@ static pb_status plan(const pb_fit *f, pb_ctx *ctx, const pb_train_config *asked
     cfg.comm = NULL;
     if (f->ranks > 1) PB_TRY(pb_comm_open_plan(ctx, "dp", f->rank, f->ranks, &cfg.comm));
     pb_status s = pb_trainer_open(ctx, &cfg, &t);
-    if (s == PB_OK && f->folder) s = pb_model_load_hf(pb_trainer_model(t), f->folder, NULL);
+    if (s == PB_OK && f->path) s = pb_model_load_hf(pb_trainer_model(t), f->path, NULL);
     if (s == PB_OK && f->adapter) s = pb_peft_load(pb_trainer_model(t), f->adapter);
     if (s == PB_OK) s = pb_trainer_shard(t);
     if (s == PB_OK && !cfg.model.frozen) s = pb_trainer_reserve(t, cfg.S);

@@ -8,10 +8,10 @@
 typedef struct pb_fit {
     const pb_train_config *cfg; /* `comm` is not read */
     pb_backend_id device;
-    const char *name;            /* of the model, for messages */
-    const char *folder;          /* the model's folder, whose files must have the sizes of the model; NULL: none */
-    const char *adapter;         /* an adapter's folder, the same; NULL: none */
-    const char *prefer;          /* pb_ctx.prefer */
+    const char *name;    /* of the model, for messages */
+    const char *path;    /* the model's folder or GGUF file, which must have the sizes of the model; NULL: none */
+    const char *adapter; /* an adapter's folder, the same; NULL: none */
+    const char *prefer;  /* pb_ctx.prefer */
     int rank, ranks, local_size; /* local_size: ranks that share the machine's memory; at least 1 each */
     double more;                 /* bytes of host memory that the caller allocates besides */
 } pb_fit;

@@ -2,11 +2,13 @@
 #include "trainer/input/input.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "trainer/data/shipped.h"
+#include "trainer/hf/hf_gguf.h"
 
 static bool exists_as_folder(const char *path)
 {
@@ -14,25 +16,25 @@ static bool exists_as_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-bool pb_input_is_folder(const char *model)
+bool pb_input_is_path(const char *model)
 {
     for (const pb_geometry *g = pb_geometries; g->name; g++)
         if (strcmp(g->name, model) == 0) return false;
-    return strchr(model, '/') || exists_as_folder(model);
+    return strchr(model, '/') || exists_as_folder(model) || pb_gguf_is(model);
 }
 
 pb_status pb_input_find_model(pb_input *in, const char *model)
 {
     const pb_status s = pb_geometry_find(model, &in->geometry);
     if (s == PB_OK) return s;
-    if (!pb_input_is_folder(model)) {
+    if (!pb_input_is_path(model)) {
         char names[400];
         snprintf(names, sizeof names, "%s", pb_error());
-        return pb_fail(s, "%s, and no folder of this name exists", names);
+        return pb_fail(s, "%s, and no folder or GGUF file of this name exists", names);
     }
     PB_TRY(pb_hf_config_open(model, &in->hf));
     in->geometry = &in->hf.g;
-    in->folder = model;
+    in->path = model;
     return PB_OK;
 }
 
@@ -54,14 +56,14 @@ static pb_status set_tokenizer(pb_input *in, const char *path)
     return PB_OK;
 }
 
-static pb_status find_tokenizer(pb_input *in, const char *tokenizer)
+pb_status pb_input_find_tokenizer(pb_input *in, const char *tokenizer)
 {
     if (tokenizer) return strcmp(tokenizer, "bytes") == 0 ? PB_OK : set_tokenizer(in, tokenizer);
-    if (!in->folder) return PB_OK;
-    PB_TRY(set_tokenizer(in, in->folder));
+    if (!in->path) return PB_OK;
+    PB_TRY(set_tokenizer(in, in->path));
     if (access(in->tokenizer_path, F_OK) == 0) return PB_OK;
     return pb_fail(PB_EINVAL, "%s has no tokenizer.json: give one with --tokenizer DIR|FILE, or use --tokenizer bytes",
-                   in->folder);
+                   in->path);
 }
 
 static pb_template family_template(pb_family family)
@@ -72,9 +74,20 @@ static pb_template family_template(pb_family family)
                                        : PB_TEMPLATE_LLAMA3;
 }
 
+/* Reads the chat template of a GGUF file, as if it were in a folder's tokenizer_config.json. */
+static pb_status find_template_in_gguf(pb_input *in)
+{
+    char *config = NULL;
+    PB_TRY(pb_hf_gguf_text(in->tokenizer_path, pb_hf_gguf_tokenizer_config, &config));
+    const pb_status s = pb_chat_template_parse(in->tokenizer_path, NULL, 0, config, strlen(config), &in->found);
+    free(config);
+    return s;
+}
+
 /* Selects the chat template that the tokenizer's files contain, else the template of the model's family. */
 static pb_status find_template(pb_input *in)
 {
+    if (pb_gguf_is(in->tokenizer_path)) PB_TRY(find_template_in_gguf(in));
     if (in->tokenizer_folder) PB_TRY(pb_chat_template_find(in->tokenizer_folder, &in->found));
     in->template_from = in->found.file ? in->found.file : "the model's family";
     in->chat.family = in->found.file ? in->found.family : family_template(in->geometry->family);
@@ -105,7 +118,7 @@ static pb_status set_template(pb_input *in, int template)
 
 pb_status pb_input_find_text(pb_input *in, const char *data, const char *tokenizer, int template)
 {
-    PB_TRY(find_tokenizer(in, tokenizer));
+    PB_TRY(pb_input_find_tokenizer(in, tokenizer));
     PB_TRY(set_template(in, template));
     in->data_path = data ? data : pb_shipped_path(in->paths[0], sizeof in->paths[0]);
     return PB_OK;
@@ -115,14 +128,14 @@ static pb_status check_tokenizer(const pb_input *in, const pb_chat_options *chat
 {
     if (pb_tokenizer_vocab(t) > (size_t)in->geometry->V)
         return pb_fail(PB_EINVAL, "the tokenizer has %zu token ids, but the vocabulary of %s has only %d",
-                       pb_tokenizer_vocab(t), in->folder ? in->folder : in->geometry->name, in->geometry->V);
+                       pb_tokenizer_vocab(t), in->path ? in->path : in->geometry->name, in->geometry->V);
     return pb_chat_template_check(chat->family, t);
 }
 
 pb_status pb_input_open_tokenizer(const pb_input *in, const pb_chat_options *chat, pb_tokenizer **out)
 {
     pb_tokenizer *t;
-    PB_TRY(pb_tokenizer_open(in->tokenizer_path, &t));
+    PB_TRY(pb_hf_tokenizer_open(in->tokenizer_path, &t));
     const pb_status s = check_tokenizer(in, chat, t);
     if (s == PB_OK) *out = t;
     else pb_tokenizer_close(t);

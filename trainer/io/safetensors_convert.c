@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "os/file.h"
+#include "trainer/io/half.h"
 #include "trainer/io/safetensors.h"
 
 /* Number of elements that a thread converts at a time, through an f32 buffer on its stack. */
@@ -9,21 +10,6 @@ enum { STEP = 1024 };
 /* Number of elements that a thread reads from the file at a time: at most 256 KiB, so that they are still in the L2
  * when they are converted. */
 enum { PIECE = 1 << 15 };
-
-/* f16 has 5 exponent bits (bias 15) and 10 fraction bits. Shifting them to the position of an f32's exponent and
- * fraction gives 2^-112 times the value, because the f32 bias is 127. The multiplication by 2^112 is exact, also for
- * subnormals. Inf and NaN become numbers of at least 2^16; their exponent is then set to all ones. */
-static inline float from_f16(uint16_t h)
-{
-    uint32_t bits = (uint32_t)(h & 0x7fffu) << 13;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    f *= 0x1p112f;
-    memcpy(&bits, &f, sizeof bits);
-    bits |= (f >= 65536.0f ? 0x7f800000u : 0) | (uint32_t)(h & 0x8000u) << 16;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
 
 /* Converts n <= STEP elements at p, which may be unaligned, to f32. */
 static void widen(const unsigned char *p, pb_st_dtype from, size_t n, float *out)
@@ -35,7 +21,7 @@ static void widen(const unsigned char *p, pb_st_dtype from, size_t n, float *out
     }
     memcpy(half, p, n * sizeof *half);
     if (from == PB_ST_F16)
-        for (size_t i = 0; i < n; i++) out[i] = from_f16(half[i]);
+        for (size_t i = 0; i < n; i++) out[i] = pb_f16_to_f32(half[i]);
     else
         for (size_t i = 0; i < n; i++) out[i] = pb_bf16_to_f32(half[i]);
 }

@@ -1,10 +1,11 @@
 #!/bin/bash
 # own_input_cli_test.sh BENCH SOURCE - `bench --model DIR --data FILE`: keys, a case that is measured, and bad input, which
 # is refused in one line before anything is measured.
-bench=$1 folders=$2/tests/fixtures/hf
+bench=$1 folders=$2/tests/fixtures/hf files=$2/tests/fixtures/gguf
 . "${0%/*}/../../cli.sh"
 
 mkdir gpt
+head -c 3000 "$files/small.gguf" >cut.gguf
 sed 's/"model_type": "qwen2"/"model_type": "gpt2"/' "$folders/qwen2/config.json" >gpt/config.json
 echo '{"x":1}' >bad.jsonl
 head -n 20 "$2/data/corpus.jsonl" >few.jsonl
@@ -25,6 +26,8 @@ table "$bench" run --ceilings no <<TABLE
 --suite throughput --dry-run -n 1 --data few.jsonl --model tiny                        | 0 | &model=tiny&pack=on&
 --suite throughput --dry-run -n 1 --data few.jsonl --model tiny --pack off             | 0 | &model=tiny&pack=off&
 --suite backward --dry-run -n 1 --model $folders/qwen2 --tokenizer bytes --seq 64      | 0 | &model=hf-a843923769be&pack=on&
+--suite backward --dry-run -n 1 --model $files/qwen2.gguf --seq 64                      | 0 | &model=hf-a843923769be&pack=on&
+--suite backward --dry-run -n 1 --model ./cut.gguf                                     | 2 | ./cut.gguf: tensor
 TABLE
 expect 0 '' "$bench" --suite backward --dry-run -n 1 --ceilings no --model tiny --pack stream --seq 64
 grep -q 'pack=' log && fail 'the key of full rows names the axis pack'
@@ -35,6 +38,9 @@ measure() {
     "$bench" --seq 64 --batch 1 -n 1 --samples 1 --ceilings no --no-compare --out out "$@" >log 2>&1
 }
 own=(--model "$folders/qwen2" --tokenizer bytes --tuning lora --mode eager)
+measure --suite throughput --model "$files/qwen2.gguf" --tuning lora --mode eager --data few.jsonl ||
+    fail "a case of a GGUF file: $(tail -n 1 log)"
+grep -q 'data=.*&model=hf-a843923769be&.*,step_time,.*,ok,' out/results.csv || fail 'no step time of a GGUF file'
 measure --suite throughput "${own[@]}" --data few.jsonl || fail "a case of the user's model: $(tail -n 1 log)"
 grep -q 'data=.*&model=hf-a843923769be&.*,step_time,.*,ok,' out/results.csv || fail 'no step time'
 bench_of() { awk -F, -v metric="$1" -v key="$2" '$6 == metric && index($5, key) { print $9 }' out/results.csv; }
@@ -58,6 +64,9 @@ losses=$(awk -F, '$6 == "loss" { printf "%.4f\n", $9 }' out/results.csv | sort -
 [[ $losses -eq 1 ]] || fail 'chunks have another loss'
 
 # data and sizes that are found wrong when they are read fail their case, with the reason in its row
+measure --suite throughput --model "$files/qwen2.gguf" --tuning lora --mode eager --data few.jsonl ||
+    fail "a case of a GGUF file: $(tail -n 1 log)"
+grep -q 'data=.*&model=hf-a843923769be&.*,step_time,.*,ok,' out/results.csv || fail 'no step time of a GGUF file'
 measure --suite throughput "${own[@]}" --data bad.jsonl && fail 'a file without conversations was measured'
 grep -qF 'failed,"bad.jsonl:1: the line has neither' out/results.csv || fail "$(tail -n 1 out/results.csv)"
 (ulimit -v 900000 && measure --suite throughput --mode eager --model qwen2.5-0.5b --tuning full)
