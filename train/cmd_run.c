@@ -119,12 +119,7 @@ static pb_status evaluate(run *r, double *loss)
 
 static void count_step(run *r, const pb_step_result *x)
 {
-    r->p.iteration++;
-    r->p.data = pb_dataset_position(r->j.data);
-    r->p.tokens += (uint64_t)x->tokens;
-    r->p.samples += (uint64_t)x->conversations;
-    r->p.skipped += x->skipped;
-    r->p.skipped_in_row = x->skipped ? r->p.skipped_in_row + 1 : 0;
+    pb_job_count(&r->j, x, &r->p);
     update_pace(r, x);
     if (x->skipped && pb_train_leads(r->j.o)) fprintf(stderr, "train: step %ld skipped: %s\n", done(r), x->why);
 }

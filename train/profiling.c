@@ -27,7 +27,7 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
     PB_TRY(pb_topology_parse(NULL, j->ranks, &p->topology));
     PB_TRY(find_hosts(j, p));
     if (j->device == PB_CPU) snprintf(p->device, sizeof p->device, "cpu");
-    else snprintf(p->device, sizeof p->device, "%s:%d", pb_backend_name(j->device), pb_world_local_rank(j->o->world));
+    else snprintf(p->device, sizeof p->device, "%s:%d", pb_backend_name(j->device), pb_job_device_number(j));
     const pb_profile_job job = {.topology = &p->topology,
                                 .rank = j->rank,
                                 .node = p->node,

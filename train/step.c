@@ -165,3 +165,13 @@ pb_status pb_job_reserve(pb_job *j)
         PB_TRY(pb_trainer_reserve(j->trainer, S));
     return PB_OK;
 }
+
+void pb_job_count(const pb_job *j, const pb_step_result *x, pb_progress *p)
+{
+    p->iteration++;
+    p->data = pb_dataset_position(j->data);
+    p->tokens += (uint64_t)x->tokens;
+    p->samples += (uint64_t)x->conversations;
+    p->skipped += x->skipped;
+    p->skipped_in_row = x->skipped ? p->skipped_in_row + 1 : 0;
+}

@@ -2,6 +2,7 @@
 #ifndef PB_STEP_H
 #define PB_STEP_H
 #include "train/job.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/step/graphs.h"
 #include "trainer/step/matrix_fault.h"
 
@@ -29,4 +30,6 @@ typedef struct pb_step_result {
 pb_status pb_job_reserve(pb_job *j);
 /* Draws the next rows and makes one training step with learning rate lr. g NULL: run eagerly. */
 pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out);
+/* Counts a step in the progress of the run, whose data position becomes that of the next step. */
+void pb_job_count(const pb_job *j, const pb_step_result *x, pb_progress *p);
 #endif

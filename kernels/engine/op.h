@@ -43,10 +43,11 @@ typedef struct pb_number {
     }
 
 typedef struct pb_op {
-    const char *name;           /* for example "rmsnorm_fwd" */
-    const char *axes;           /* for example "BSD": one letter per entry of pb_dims */
-    const pb_dims *edge;        /* shapes that the tests run; a row whose first entry is 0 ends the list */
-    const pb_dims *grid;        /* shapes that `bench --suite kernels` runs; ended like `edge` */
+    const char *name;    /* for example "rmsnorm_fwd" */
+    const char *axes;    /* for example "BSD": one letter per entry of pb_dims */
+    const char *rare;    /* axes after those, which the text of a shape names only where they are not 0; NULL: none */
+    const pb_dims *edge; /* shapes that the tests run; a row whose first entry is 0 ends the list */
+    const pb_dims *grid; /* shapes that `bench --suite kernels` runs; ended like `edge` */
     const pb_dims *device_grid; /* further shapes for GPUs, too large for a CPU; NULL: none */
     size_t args_size;
     const pb_number *numbers;           /* with which a captured call is described besides its shape; NULL: none */

@@ -30,6 +30,8 @@ bench help       | -          | -      |      | help run
 train run        | data.jsonl | folder |      | run --steps 1 --batch 1 --seq 32 --data IN --save OUT
 train eval       | data.jsonl | -      |      | eval --batch 1 --seq 32 --data IN
 train export     | tiny.gguf  | folder |      | export --model IN --tokenizer bytes --out OUT
+train generate   | -          | -      |      | generate --prompt a --max-tokens 3
+train smoke      | data.jsonl | -      |      | smoke --batch 1 --seq 32 --data IN
 train tokenize   | text       | -      |      | tokenize IN
 train plan       | -          | -      |      | plan
 train completion | -          | -      |      | completion bash

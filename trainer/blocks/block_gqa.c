@@ -39,10 +39,13 @@ static void tensors(const pb_trainer *t, int layer, pb_give_tensor give, void *s
 
 static void carve_shared(pb_trainer *t)
 {
-    const size_t n = (size_t)t->cfg.S * (t->model.g.d / 2);
+    const pb_geometry *g = &t->model.g;
+    const size_t S = (size_t)t->cfg.S, n = S * (g->d / 2);
+    const size_t cache = S * g->L * 2 * g->K * g->d * pb_dtype_size(t->model.cfg.dtype);
     pb_gqa *s = t->block_state;
     s->cos = pb_carve(&t->acts, n * sizeof(float));
     s->sin = pb_carve(&t->acts, n * sizeof(float));
+    s->cache = pb_carve(&t->acts, t->cfg.cached ? cache : 0);
 }
 
 static void carve_backward(pb_trainer *t)

@@ -90,14 +90,14 @@ static bool keeps(const pb_trainer *t) { return t->cfg.normuon.momentum == PB_GU
 /* Runs and captures the call that computes the update of a block, which has one piece and clip state 0. */
 static pb_status capture_momentum(pb_trainer *t, const pb_matrix_block *b, pb_capture *out, pb_call *c)
 {
-    const size_t first = b->first * b->p->cols;
+    const pb_matrix_place at = pb_matrices_place(t, b);
     const bool nesterov = t->cfg.normuon.nesterov && !keeps(t);
     const pb_dims dim = {1, (int)b->rows, (int)b->p->cols, 0, nesterov, 1, 0};
     PB_TRY(pb_call_bind(t->ctx, &pb_op_normuon_momentum, dim, t->matrices.dtype, c));
     ((pb_normuon_momentum_args *)c->args)->mu = t->cfg.normuon.mu;
     PB_TRY(set_scale(t, c));
-    PB_TRY(set(t, c, "grad0", b->p->sum + first));
-    PB_TRY(set(t, c, "m0", b->p->m + first));
+    PB_TRY(set(t, c, "grad0", at.grad));
+    PB_TRY(set(t, c, "m0", at.m));
     return pb_capture_run(out, c);
 }
 
@@ -107,7 +107,7 @@ static pb_status convert_momentum(pb_trainer *t, const pb_matrix_block *b, pb_ca
     const size_t n = b->rows * b->p->cols;
     float *m = malloc(n * sizeof *m + 1);
     void *x = malloc(n * pb_dtype_size(t->matrices.dtype) + 1);
-    pb_status s = m && x ? pb_download(t->ctx, m, b->p->m + b->first * b->p->cols, n * sizeof *m)
+    pb_status s = m && x ? pb_download(t->ctx, m, pb_matrices_place(t, b).m, n * sizeof *m)
                          : pb_fail(PB_ENOMEM, "no memory to capture the momentum of %s", b->p->name);
     for (size_t i = 0; s == PB_OK && i < n; i++) pb_store(x, i, t->matrices.dtype, (double)m[i]);
     if (s == PB_OK) s = pb_bound_set(&c->b, (int)(pb_find_bound(&c->b, "x") - c->b.t), x);
@@ -135,14 +135,13 @@ static pb_status capture_factor(pb_trainer *t, const pb_matrix_block *b, pb_capt
 
 static pb_status capture_extra(pb_trainer *t, const pb_matrix_block *b, pb_capture *out)
 {
-    const pb_param *p = b->p;
-    const size_t first = b->first * p->cols, rows = b->rows, cols = p->cols;
-    const unsigned char *const w = (const unsigned char *)p->w + first * pb_dtype_size(p->dtype);
-    PB_TRY(pb_capture_extra(out, t->ctx, "gradient", p->sum + first, rows, cols, PB_F32));
-    PB_TRY(pb_capture_extra(out, t->ctx, "momentum", p->m + first, rows, cols, PB_F32));
-    PB_TRY(pb_capture_extra(out, t->ctx, "v", p->v + b->first, rows, 1, PB_F32));
-    if (p->master) PB_TRY(pb_capture_extra(out, t->ctx, "master", p->master + first, rows, cols, PB_F32));
-    return pb_capture_extra(out, t->ctx, "w", w, rows, cols, p->dtype);
+    const pb_matrix_place at = pb_matrices_place(t, b);
+    const size_t rows = b->rows, cols = b->p->cols;
+    PB_TRY(pb_capture_extra(out, t->ctx, "gradient", at.grad, rows, cols, PB_F32));
+    PB_TRY(pb_capture_extra(out, t->ctx, "momentum", at.m, rows, cols, PB_F32));
+    PB_TRY(pb_capture_extra(out, t->ctx, "v", at.v, rows, 1, PB_F32));
+    if (at.master) PB_TRY(pb_capture_extra(out, t->ctx, "master", at.master, rows, cols, PB_F32));
+    return pb_capture_extra(out, t->ctx, "w", at.w, rows, cols, b->p->dtype);
 }
 
 static pb_status note(const pb_matrix_fault *f, const pb_matrix_block *b, pb_capture *out)
