@@ -4,6 +4,7 @@
 #include "train/job.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/step/graphs.h"
+#include "trainer/step/matrix_fault.h"
 
 typedef struct pb_step_result {
     int S;             /* tokens per row */
@@ -18,10 +19,11 @@ typedef struct pb_step_result {
     /* Counts of this step. kernel_launches: kernels and graph replays that the host enqueued (on a CPU: ops);
      * host_syncs: points at which the CPU waited for the GPU. */
     double kernel_launches, host_syncs;
-    bool stop;    /* true: a rank was interrupted before the step */
-    bool skipped; /* true: weights and moments were not changed */
-    bool guarded; /* true: skipped by the NaN guard alone */
-    char why[96]; /* what was not finite in a skipped step; else empty */
+    bool stop;             /* true: a rank was interrupted before the step */
+    bool skipped;          /* true: weights and moments were not changed */
+    bool guarded;          /* true: skipped by the NaN guard alone */
+    char why[192];         /* what was not finite in a skipped step; else empty */
+    pb_matrix_fault fault; /* with `guarded`: the matrix at fault */
 } pb_step_result;
 
 /* Allocates scratch memory for every row length that can occur. */

@@ -32,6 +32,16 @@ typedef struct pb_cost {
 
 typedef int pb_dims[PB_MAX_AXES];
 
+/* A number among an op's arguments that no shape determines, such as eps. */
+typedef struct pb_number {
+    const char *name;     /* NULL ends a list */
+    size_t offset, bytes; /* in the struct of arguments; bytes: of a float or a double */
+} pb_number;
+#define PB_NUMBER(args, member)                                                                                        \
+    {                                                                                                                  \
+#member, offsetof(args, member), sizeof(((args *)0)->member)                                                   \
+    }
+
 typedef struct pb_op {
     const char *name;    /* for example "rmsnorm_fwd" */
     const char *axes;    /* for example "BSD": one letter per entry of pb_dims */
@@ -40,6 +50,7 @@ typedef struct pb_op {
     const pb_dims *grid; /* shapes that `bench --suite kernels` runs; ended like `edge` */
     const pb_dims *device_grid; /* further shapes for GPUs, too large for a CPU; NULL: none */
     size_t args_size;
+    const pb_number *numbers;           /* with which a captured call is described besides its shape; NULL: none */
     const pb_impl *impls[PB_NBACKENDS]; /* the preferred implementation first */
     /* Fails with EINVAL on arguments that no implementation may take, such as a negative size, eps <= 0 or NULL. */
     pb_status (*check)(const void *args);

@@ -25,6 +25,18 @@ static void carve_layer(pb_trainer *t, int layer)
     a->lse = pb_carve(m, T * g->H * f);
 }
 
+static void tensors(const pb_trainer *t, int layer, pb_give_tensor give, void *self)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, d = (size_t)g->d, H = (size_t)g->H, K = (size_t)g->K;
+    const pb_gqa_acts *a = pb_gqa_layer(t, layer);
+    const pb_dtype dt = t->model.cfg.dtype;
+    give(self, "qkv", a->qkv, T, (size_t)pb_qkv_width(g), dt);
+    give(self, "qk", a->qk, T, (H + K) * d, dt);
+    give(self, "o", a->o, T, H * d, dt);
+    give(self, "lse", a->lse, (size_t)t->cfg.B * H, (size_t)t->S, PB_F32);
+}
+
 static void carve_shared(pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;
@@ -78,4 +90,5 @@ const pb_block pb_block_gqa = {.state_bytes = sizeof(pb_gqa),
                                .forward = pb_gqa_forward,
                                .recompute = pb_gqa_recompute,
                                .backward = pb_gqa_backward,
+                               .tensors = tensors,
                                .flops = flops};

@@ -9,15 +9,6 @@
 
 /* ---- listing the blocks ----------------------------------------------------------------------------------- */
 
-/* A block: rows first .. first+rows-1 of tensor p, which is in clip group `group`. */
-struct pb_matrix_block {
-    const pb_param *p;
-    const pb_piece *piece; /* the piece of this rank's slices that has it; NULL: the state is not sharded */
-    size_t first, rows;
-    int group, shape;
-    size_t at; /* its first element in the vector of updates */
-};
-
 /* Returns the index of a shape, which is added if it is new. */
 static int shape_of(pb_matrices *x, size_t rows, size_t cols)
 {
@@ -200,27 +191,22 @@ pb_status pb_matrices_check(const pb_train_config *c)
 
 /* ---- device lists --------------------------------------------------------------------------------------------- */
 
-/* Where a block's state begins: its element of the pieces, or of the tensors if the state is not sharded. */
-typedef struct place_of_block {
-    unsigned char *w;
-    float *master, *grad, *m, *v;
-} place_of_block;
-
-static place_of_block find(const pb_trainer *t, const pb_matrix_block *b)
+pb_matrix_place pb_matrices_place(const pb_trainer *t, const pb_matrix_block *b)
 {
     const pb_piece *x = b->piece;
     const pb_param *p = b->p;
     const pb_shards *s = &t->shards;
     const size_t at = b->first * p->cols - (x ? x->first : 0), row = b->first - (x ? x->first / p->cols : 0);
     float *const master = x ? pb_shards_master(t, x) : p->master;
-    return (place_of_block){.w = (unsigned char *)(x ? pb_shards_w(t, x) : p->w) + at * pb_dtype_size(p->dtype),
-                            .master = master ? master + at : NULL,
-                            .grad = (x ? pb_shards_grad(t, x) : p->sum) + at,
-                            .m = (x ? s->m + x->own : p->m) + at,
-                            .v = (x ? s->v + x->second : p->v) + row};
+    return (pb_matrix_place){.w = (unsigned char *)(x ? pb_shards_w(t, x) : p->w) + at * pb_dtype_size(p->dtype),
+                             .master = master ? master + at : NULL,
+                             .grad = (x ? pb_shards_grad(t, x) : p->sum) + at,
+                             .m = (x ? s->m + x->own : p->m) + at,
+                             .v = (x ? s->v + x->second : p->v) + row};
 }
 
-static pb_normuon_piece piece_of(const pb_trainer *t, const pb_matrix_block *b, const place_of_block *at, float *factor)
+static pb_normuon_piece piece_of(const pb_trainer *t, const pb_matrix_block *b, const pb_matrix_place *at,
+                                 float *factor)
 {
     const pb_matrices *x = &t->matrices;
     const pb_param *p = b->p;
@@ -252,7 +238,7 @@ pb_status pb_matrices_write_lists(pb_trainer *t)
     pb_status s = pieces && blocks ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the list of matrices");
     for (size_t i = 0; s == PB_OK && i < n; i++) {
         const pb_matrix_block *b = &x->block[i];
-        const place_of_block at = find(t, b);
+        const pb_matrix_place at = pb_matrices_place(t, b);
         pieces[i] = piece_of(t, b, &at, x->factor + row);
         blocks[i] = (pb_normuon_block){
             .u = pieces[i].u, .v = at.v, .factor = x->factor + row, .rows = (int)b->rows, .cols = (int)b->p->cols};
@@ -292,7 +278,7 @@ static pb_status factorise(pb_ctx *ctx, const pb_trainer *t, const pb_matrix_sha
                                                                   .C = shape->cols,
                                                                   .variant = c->variant,
                                                                   .steps = c->steps,
-                                                                  .eps = 1e-8f,
+                                                                  .eps = PB_MATRICES_EPS,
                                                                   .dtype = t->matrices.dtype});
 }
 

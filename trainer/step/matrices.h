@@ -17,6 +17,25 @@
 #define PB_MATRICES_H
 #include "trainer/step/trainer_impl.h"
 
+/* A block: rows first .. first+rows-1 of tensor p, which is in clip group `group`. */
+struct pb_matrix_block {
+    const pb_param *p;
+    const pb_piece *piece; /* the piece of this rank's slices that has it; NULL: the state is not sharded */
+    size_t first, rows;
+    int group, shape;
+    size_t at; /* its first element in the vector of updates */
+};
+
+/* Where a block's state begins: its element of the pieces, or of the tensors if the state is not sharded. */
+typedef struct pb_matrix_place {
+    unsigned char *w;
+    float *master, *grad, *m, *v;
+} pb_matrix_place;
+
+pb_matrix_place pb_matrices_place(const pb_trainer *t, const pb_matrix_block *b);
+
+#define PB_MATRICES_EPS 1e-8f /* eps of newton_schulz.h, as in dion's optimizers */
+
 /* EINVAL: settings outside their range. */
 pb_status pb_matrices_check(const pb_train_config *c);
 /* Lists the blocks and allocates their updates; does nothing without NorMuon. Call it after pb_shards_open. ENOMEM. */
