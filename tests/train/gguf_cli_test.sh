@@ -15,7 +15,8 @@ done
 
 # ---- export: the folder gives the results of the file, with the file's tokenizer and chat template ----------------
 expect 0 'exported to out' "$train" export --model "$fixtures/gguf/llama.gguf" --out out
-[[ $(cd out && echo *) == 'config.json model.safetensors tokenizer.json tokenizer_config.json' ]] || fail "files: $(ls out)"
+[[ $(cd out && echo *) == 'config.json generation_config.json model.safetensors tokenizer.json tokenizer_config.json' ]] || fail "files: $(ls out)"
+grep -q '^    261$' out/generation_config.json || fail "the ids that end a text: $(cat out/generation_config.json)"
 whole=$(result --model "$fixtures/gguf/llama.gguf") folder=$(result --model out)
 [[ -n $whole && $whole == "$folder" ]] || fail "export: $whole, but $folder"
 grep -q 'chat template: chatml, from tokenizer_config.json' <("$train" plan --model out --data few.jsonl --seq 32) ||

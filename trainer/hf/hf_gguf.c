@@ -198,16 +198,41 @@ static pb_status fill(maker *m)
     return factors(m, head, json_number_value(json_object_get(m->o, "rope_theta")));
 }
 
+static pb_status dump(const pb_gguf *f, pb_status s, json_t *o, char **out)
+{
+    if (s == PB_OK) {
+        *out = json_dumps(o, JSON_INDENT(2));
+        if (!*out) s = pb_fail(PB_ENOMEM, "%s: no memory for its configuration", pb_gguf_path(f));
+    }
+    json_decref(o);
+    return s;
+}
+
 pb_status pb_hf_gguf_config(const pb_gguf *f, char **out)
 {
     maker m = {.f = f, .o = json_object()};
-    pb_status s = m.o ? fill(&m) : pb_fail(PB_ENOMEM, "%s: out of memory", pb_gguf_path(f));
-    if (s == PB_OK) {
-        *out = json_dumps(m.o, JSON_INDENT(2));
-        if (!*out) s = pb_fail(PB_ENOMEM, "%s: no memory for its configuration", pb_gguf_path(f));
+    return dump(f, m.o ? fill(&m) : pb_fail(PB_ENOMEM, "%s: out of memory", pb_gguf_path(f)), m.o, out);
+}
+
+static pb_status add_ends(const pb_gguf *f, json_t *ids)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        uint64_t id = 0;
+        if (!pb_gguf_has(f, keys[i])) continue;
+        PB_TRY(pb_gguf_get_whole(f, keys[i], &id));
+        json_array_append_new(ids, json_integer((json_int_t)id));
     }
-    json_decref(m.o);
-    return s;
+    return PB_OK;
+}
+
+pb_status pb_hf_gguf_generation(const pb_gguf *f, char **out)
+{
+    json_t *ids = json_array(), *o = json_object();
+    const pb_status s = ids && o ? add_ends(f, ids) : pb_fail(PB_ENOMEM, "%s: out of memory", pb_gguf_path(f));
+    if (json_array_size(ids)) json_object_set(o, "eos_token_id", ids);
+    json_decref(ids);
+    return dump(f, s, o, out);
 }
 
 pb_status pb_hf_gguf_text(const char *path, pb_status (*make)(const pb_gguf *f, char **out), char **out)

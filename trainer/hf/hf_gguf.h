@@ -9,7 +9,10 @@
  *
  * tokenizer.json: tokenizer.ggml.model "gpt2" (byte-level BPE) with a tokenizer.ggml.pre of gguf_pre.def; tokens, of
  * which those of type control are special, those of type user defined added, those of type unused left out; merges.
- * tokenizer_config.json: tokenizer.chat_template, and the tokens bos, eos, unknown and padding. */
+ * tokenizer_config.json: tokenizer.chat_template, and the tokens bos, eos, unknown and padding.
+ *
+ * generation_config.json: eos_token_id is the list of tokenizer.ggml.eos_token_id (end of a text) and eot_token_id (end of
+ * a message), if the file has them. */
 #ifndef PB_HF_GGUF_H
 #define PB_HF_GGUF_H
 #include "trainer/io/gguf.h"
@@ -20,6 +23,7 @@
 pb_status pb_hf_gguf_config(const pb_gguf *f, char **out);
 pb_status pb_hf_gguf_tokenizer(const pb_gguf *f, char **out);
 pb_status pb_hf_gguf_tokenizer_config(const pb_gguf *f, char **out);
+pb_status pb_hf_gguf_generation(const pb_gguf *f, char **out);
 
 /* Opens a tokenizer.json, a folder with one, the tokenizer in a GGUF file, or the byte tokenizer (NULL). Errors as
  * pb_gguf_open, pb_hf_gguf_tokenizer and pb_tokenizer_open. */

@@ -2,10 +2,11 @@
 #include "trainer/hf/hf_stop.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "os/file.h"
-#include "trainer/io/gguf.h"
+#include "trainer/hf/hf_gguf.h"
 #include "trainer/io/json.h"
 
 static const char key[] = "eos_token_id";
@@ -19,34 +20,34 @@ static pb_status add(const char *path, const json_t *v, int V, pb_stop_ids *out)
     return PB_OK;
 }
 
-static pb_status read_file(const char *path, int V, pb_stop_ids *out)
+static pb_status take(const char *path, const json_t *root, int V, pb_stop_ids *out)
 {
-    json_t *root;
-    PB_TRY(pb_json_open(path, &root));
     const json_t *v = json_object_get(root, key);
     pb_status s = PB_OK;
     if (json_is_array(v))
         for (size_t i = 0; s == PB_OK && i < json_array_size(v); i++) s = add(path, json_array_get(v, i), V, out);
     else if (v && !json_is_null(v)) s = add(path, v, V, out);
+    return s;
+}
+
+static pb_status read_file(const char *path, int V, pb_stop_ids *out)
+{
+    json_t *root;
+    PB_TRY(pb_json_open(path, &root));
+    const pb_status s = take(path, root, V, out);
     json_decref(root);
     return s;
 }
 
 static pb_status read_gguf(const char *path, int V, pb_stop_ids *out)
 {
-    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"};
-    pb_gguf *f = NULL;
-    PB_TRY(pb_gguf_open(path, &f));
-    pb_status s = PB_OK;
-    for (size_t i = 0; s == PB_OK && i < 2; i++) {
-        uint64_t id = 0;
-        if (!pb_gguf_has(f, keys[i])) continue;
-        s = pb_gguf_get_whole(f, keys[i], &id);
-        if (s == PB_OK && id >= (uint64_t)V)
-            s = pb_fail(PB_EINVAL, "%s: %s needs an id of the vocabulary, 0 to %d", path, keys[i], V - 1);
-        if (s == PB_OK) out->id[out->n++] = (int32_t)id;
-    }
-    pb_gguf_close(f);
+    char *text;
+    json_t *root = NULL;
+    PB_TRY(pb_hf_gguf_text(path, pb_hf_gguf_generation, &text));
+    pb_status s = pb_json_parse(path, text, strlen(text), &root);
+    if (s == PB_OK) s = take(path, root, V, out);
+    json_decref(root);
+    free(text);
     return s;
 }
 

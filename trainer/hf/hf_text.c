@@ -70,7 +70,9 @@ pb_status pb_hf_text_copy(const pb_hf_text *from, const char *to)
     const bool keep = same_file(from->model, to) || same_file(from->tokenizer_folder, to);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         PB_TRY(take_from(from->tokenizer_folder, to, names[i], keep));
-    PB_TRY(take_from(from->model, to, "generation_config.json", keep));
+    if (from->model && pb_gguf_is(from->model))
+        PB_TRY(make(from->model, pb_hf_gguf_generation, to, "generation_config.json"));
+    else PB_TRY(take_from(from->model, to, "generation_config.json", keep));
     if (!from->tokenizer || !pb_gguf_is(from->tokenizer))
         return copy_or_remove(from->tokenizer, to, "tokenizer.json", keep);
     PB_TRY(make(from->tokenizer, pb_hf_gguf_tokenizer_config, to, "tokenizer_config.json"));

@@ -80,7 +80,7 @@ static void a_gguf_file_names_its_own(void **state)
     assert_int_equal(s.n, 1);
     assert_int_equal(s.id[0], 261);
     CHECK_FAILS(pb_hf_stop_ids(PB_FIXTURES "/gguf/llama.gguf", 261, &s), PB_EINVAL,
-                "tokenizer.ggml.eos_token_id needs an id of the vocabulary, 0 to 260");
+                "llama.gguf: \"eos_token_id\" needs ids of the vocabulary, 0 to 260");
     CHECK_OK(pb_hf_stop_ids(PB_FIXTURES "/gguf/blocks.gguf", 4, &s));
     assert_int_equal(s.n, 0);
 }
