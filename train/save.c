@@ -112,13 +112,13 @@ static void note(void *self, const char *line)
 
 /* Called for every checkpoint. Adds the adapters in PEFT's layout, so that other programs can load them from the
  * checkpoint. */
-static pb_status add_adapter(void *self, pb_trainer *t, const char *dir)
+static pb_status add_adapter(void *self, pb_model *m, const char *dir)
 {
     const pb_saver *s = self;
     char *path;
     if (s->j->cfg.model.tuning == PB_FULL) return PB_OK;
     PB_TRY(pb_path_join(dir, "adapter", &path));
-    const pb_status status = pb_peft_save(pb_trainer_model(t), path, s->j->o->model);
+    const pb_status status = pb_peft_save(m, path, s->j->o->model);
     free(path);
     return status;
 }
