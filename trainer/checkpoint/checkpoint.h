@@ -68,8 +68,8 @@ typedef struct pb_checkpoint_options {
     size_t nsettings;
     /* Called on rank 0 while a checkpoint is written, to add files and folders to its folder `dir`. Added files get a
      * digest and are made durable like the other files. m: the trainer's model; with `background` a copy of it, in which
-     * only the adapters and the gains of the layers can be read (pb_state_copy_model), and the call is made on the thread
-     * that writes. May be NULL. */
+     * only the adapters and the gains of the layers can be read, and nothing without adapters (pb_state_copy_model), and
+     * the call is made on the thread that writes. May be NULL. */
     pb_status (*extra)(void *self, pb_model *m, const char *dir);
     void *extra_self;
     /* Receives messages of one line: a checkpoint that was not used, a setting that differs. May be NULL. */

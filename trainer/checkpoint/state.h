@@ -20,7 +20,8 @@ void pb_state_copy_close(pb_state_copy *c); /* NULL is allowed */
 pb_status pb_state_copy_take(pb_state_copy *c, const pb_trainer *t);
 /* Copies what pb_peft_save reads; gathers it first if it is sharded. All ranks call it together. Host syncs. */
 pb_status pb_state_copy_take_model(pb_state_copy *c, pb_trainer *t);
-/* The model with the copied adapters and gains; valid until pb_state_copy_close. Other weights cannot be read. */
+/* The model with the copied adapters and gains, valid until pb_state_copy_close. Other weights cannot be read; nothing
+ * can on other ranks than 0, and of a model without adapters. */
 pb_model *pb_state_copy_model(pb_state_copy *c);
 
 /* Writes this rank's state file and makes it durable. *data receives size and digest of the tensor data (the last part
