@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "kernels/engine/clock.h"
 #include "tests/trainer/checkpoint/checkpoint_fixture.h"
 #include "trainer/checkpoint/state.h"
 #include "trainer/hf/peft.h"
@@ -170,16 +169,13 @@ static void no_save_is_left_out(void **state)
     const pb_checkpoint_options o = {.save_interval = 1, .retain_interval = 1, .disk = &disk.table, .background = true};
     pb_checkpoints *c = open_folder(dir, &o);
     run_open(&r, plain);
-    double waited = 0, wrote = 0;
     for (int i = 1; i <= 4; i++) {
         run_step(&r);
-        const double start = pb_clock_seconds();
         CHECK_OK(pb_checkpoints_save(c, PB_SAVE_KEEP, r.t, &r.p));
-        if (i > 1) waited += pb_clock_seconds() - start, wrote += pb_checkpoints_write_time(c);
+        if (i > 1 && !(pb_checkpoints_write_time(c) > 0.03)) fail_msg("not the time of at least three writes");
         assert_true(pb_checkpoints_busy(c));
         assert_int_equal(pb_checkpoints_latest(c), i - 1);
     }
-    assert_true(wrote > 3 * 0.01 && waited > 0.01);
     CHECK_OK(pb_checkpoints_wait(c));
     assert_int_equal(pb_checkpoints_latest(c), 4);
     assert_string_equal(names_in(dir), "iter_0000001/ iter_0000002/ iter_0000003/ iter_0000004/ " TRACKER " ");
