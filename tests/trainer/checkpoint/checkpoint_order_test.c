@@ -86,6 +86,18 @@ static void check_named(const model *m, const char *tracker)
     free(text);
 }
 
+/* The resume point must not be removed. */
+static void check_not_named(const model *m, const char *folder)
+{
+    char *text = NULL, name[64];
+    size_t n;
+    if (!is_there(m->dir, TRACKER)) return;
+    CHECK_OK(pb_disk_read_file(&pb_disk_posix, in_folder(m->dir, TRACKER), 64, &text, &n));
+    snprintf(name, sizeof name, "iter_%07llu", strtoull(text, NULL, 10));
+    if (strcmp(last_part(folder), name) == 0) fail_msg("%s is removed, but the tracker names it", name);
+    free(text);
+}
+
 static int model_open(void *self, const char *path, int flags)
 {
     model *m = self;
@@ -143,6 +155,7 @@ static int model_rename(void *self, const char *from, const char *to)
         m->trackers++;
     } else if (strstr(name, ".drop")) {
         if (m->tracked || m->published) fail_msg("%s goes before the tracker is durable", from);
+        check_not_named(m, from);
         m->dropped = true;
         *(strstr(last_part(from), ".tmp") ? &m->trials : &m->drops) += 1;
     } else if (!strcmp(name, "state.safetensors")) {
