@@ -10,7 +10,8 @@ static const struct {
     const char *text;
 } exits[] = {
     {PB_EXIT_OK, "nothing failed, and no metric that gates is worse than the baseline allows"},
-    {PB_EXIT_REGRESSION, "a metric that gates is worse than the baseline allows, or a requirement failed (--gate)"},
+    {PB_EXIT_REGRESSION, "a metric that gates is worse than the baseline allows, or a requirement failed (--gate); "
+                         "replay: an output differs"},
     {PB_EXIT_USAGE, "the command line or a file that it names is wrong"},
     {PB_EXIT_INCONCLUSIVE,
      "--strict: too noisy, or too few processes, for a verdict; project: a model is not accurate"},

@@ -60,13 +60,24 @@ static pb_status set_text(const slot *s, const char *value)
     return PB_OK;
 }
 
+/* True if `rest` is what may follow NAME of the word NAME[:N]: nothing, or a colon and a number of at most five digits. */
+static bool is_number_part(const char *rest)
+{
+    const size_t digits = *rest == ':' ? strspn(rest + 1, "0123456789") : 0;
+    return !*rest || (digits > 0 && digits < 6 && !rest[1 + digits]);
+}
+
 static pb_status set_choice(const slot *s, const char *value)
 {
     char word[PB_OPTION_TEXT];
     const char *rest = s->info->argument;
     pb_hint hint = {.word = value};
     while ((rest = pb_next_item(rest, '|', word, sizeof word))) {
-        if (strcmp(word, value) == 0) return set_text(s, value);
+        char *numbered = strstr(word, PB_NUMBERED);
+        if (numbered) *numbered = 0;
+        const size_t n = strlen(word);
+        if (strncmp(word, value, n) == 0 && (numbered ? is_number_part(value + n) : !value[n]))
+            return set_text(s, value);
         pb_hint_try(&hint, word);
     }
     return pb_fail(PB_EINVAL, "%s %.60s: need one of %s%s", s->name, value, s->info->argument, pb_hint_text(&hint));

@@ -9,7 +9,8 @@
  * type fills a field of this C type:
  *   flag     bool           takes no argument
  *   text     const char *   any word that is not empty
- *   choice   const char *   one of the words in `argument`, which are separated by |
+ *   choice   const char *   one of the words in `argument`, which are separated by |; NAME[:N] among them stands for
+ *                           NAME and for NAME:0, NAME:1, ...
  *   count    long           a whole number from 1
  *   whole    long           a whole number from 0
  *   number   double         any finite number
@@ -26,6 +27,7 @@
 #include "os/status.h"
 
 enum { PB_OPTION_TEXT = 64 }; /* bytes of an option's name, with NUL */
+#define PB_NUMBERED "[:N]"    /* the end of a word of a choice that a number may follow */
 
 #define PB_FIELD_flag    bool
 #define PB_FIELD_text    const char *

@@ -28,7 +28,10 @@ static void print_values(const pb_cli *cli, FILE *out)
         if (i->letter) fprintf(out, "|-%c", i->letter);
         if (strcmp(i->type, "choice") == 0) {
             fprintf(out, ") words=\"");
-            for (const char *c = i->argument; *c; c++) fputc(*c == '|' ? ' ' : *c, out);
+            for (const char *c = i->argument; *c; c++) {
+                if (strncmp(c, PB_NUMBERED, strlen(PB_NUMBERED)) == 0) c += strlen(PB_NUMBERED) - 1;
+                else fputc(*c == '|' ? ' ' : *c, out);
+            }
             fprintf(out, "\" ;;\n");
         } else if (cli->extra && cli->extra->value(i->name, 0)) {
             fprintf(out, ") words=\"");

@@ -7,11 +7,13 @@
 #include "os/where.h"
 #include "profiles/ranges.h"
 #include "trace/gpu.h"
+#include "train/capturing.h"
 #include "train/job.h"
 #include "train/log.h"
 #include "train/profiling.h"
 #include "train/save.h"
 #include "train/step.h"
+#include "train/tensor_capture.h"
 
 typedef struct run {
     pb_job j;
@@ -20,6 +22,7 @@ typedef struct run {
     pb_saver saver;
     pb_export_folder export;
     pb_profiling profiling;
+    pb_tensor_capture tensors;
     pb_progress p; /* p.iteration: completed steps, including those of earlier processes of a resumed run */
     double pace;   /* smoothed seconds per step; 0: not known yet */
     long timed;    /* steps of this process */
@@ -116,12 +119,7 @@ static pb_status evaluate(run *r, double *loss)
 
 static void count_step(run *r, const pb_step_result *x)
 {
-    r->p.iteration++;
-    r->p.data = pb_dataset_position(r->j.data);
-    r->p.tokens += (uint64_t)x->tokens;
-    r->p.samples += (uint64_t)x->conversations;
-    r->p.skipped += x->skipped;
-    r->p.skipped_in_row = x->skipped ? r->p.skipped_in_row + 1 : 0;
+    pb_job_count(&r->j, x, &r->p);
     update_pace(r, x);
     if (x->skipped && pb_train_leads(r->j.o)) fprintf(stderr, "train: step %ld skipped: %s\n", done(r), x->why);
 }
@@ -167,6 +165,15 @@ static void warn_of_loss(run *r, const pb_step_result *x)
     if (!r->warned) r->warned = pb_job_warn_of_loss(&r->j, what, x->loss);
 }
 
+/* Captures the matrix at fault. A capture that fails does not end the training. */
+static void capture_fault(run *r, const pb_step_result *x)
+{
+    char path[PB_CAPTURING_PATH];
+    const pb_status s = pb_capturing_step(&r->j, done(r), &x->fault, path);
+    if (s != PB_OK) fprintf(stderr, "train: step %ld was not captured: %s\n", done(r), pb_error());
+    else if (*path && pb_train_leads(r->j.o)) fprintf(stderr, "train: step %ld: captured in %s\n", done(r), path);
+}
+
 static pb_status one_step(run *r)
 {
     pb_step_result x;
@@ -175,6 +182,9 @@ static pb_status one_step(run *r)
     pb_where_step(done(r));
     PB_TRY(pb_job_alone(&r->j, profiled_step(r, lr, &x)));
     count_step(r, &x);
+    if (x.guarded) capture_fault(r, &x);
+    if (pb_tensor_capture_step(&r->tensors, &r->j, &r->profiling, done(r)) != PB_OK)
+        fprintf(stderr, "train: the tensors of step %ld were not captured: %s\n", done(r), pb_error());
     r->stop = x.stop;
     warn_of_loss(r, &x);
     PB_TRY(pb_job_memory(&r->j, &memory));
@@ -269,7 +279,9 @@ pb_status pb_train_run(const pb_train_options *o)
         const char *dir = pb_train_leads(o) ? o->export : NULL; /* one rank exports */
         s = pb_job_agree(&r.j, "the export folder", pb_export_open(dir, &r.export));
     }
+    if (s == PB_OK) s = pb_capturing_open(&r.j);
     if (s == PB_OK) s = pb_profiling_open(&r.j, &r.profiling);
+    if (s == PB_OK) s = pb_tensor_capture_open(&r.j, &r.profiling, &r.tensors);
     pb_profile_on_attach(r.profiling.p, show_graphs, &r);
     /* The log is opened last: opening may truncate an existing log, so all other checks must have passed. */
     const char *log = pb_train_leads(o) ? o->log : NULL;
@@ -284,6 +296,7 @@ pb_status pb_train_run(const pb_train_options *o)
     if (r.j.trainer) pb_graphs_free(&r.graphs, &r.j.ctx);
     pb_export_close(&r.export);
     pb_saver_close(&r.saver);
+    pb_tensor_capture_close(&r.tensors);
     pb_job_close(&r.j);
     return s;
 }

@@ -4,7 +4,7 @@
 
 #include "train/job.h"
 #include "trainer/data/shipped.h"
-#include "trainer/step/trainer.h"
+#include "trainer/generate/generate.h"
 #include "trainer/hf/peft.h"
 
 /* The words that an option of type choice accepts, one table per option. The index of a word equals the value of its
@@ -98,7 +98,12 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     PB_TRY(set_bounded("seq", o->seq, 1 << 20, &j->cfg.S));
     j->cfg.attention = (pb_attention_variant)INDEX_OF(attentions, o->attention);
     j->cfg.kv_qat = (pb_kv_qat_variant)INDEX_OF(kv_qats, o->kv_qat);
-    return pb_backend_find(o->device, &j->device);
+    PB_TRY(pb_device_find(o->device, &j->device, &j->number));
+    if (j->ranks > 1 && strchr(o->device, ':'))
+        return pb_fail(PB_EINVAL,
+                       "--device %s: each rank of a host uses the GPU with its own number: use --device cuda",
+                       o->device);
+    return PB_OK;
 }
 
 /* Sets NorMuon's part of the configuration; the schedule is configured already. Its learning rate is a multiple of
@@ -129,8 +134,6 @@ static pb_status configure_optimizer(const pb_train_options *o, pb_job *j)
     if (!(j->schedule.lr > 0))
         return pb_fail(PB_EINVAL, "--lr %g: --optimizer normuon needs a number above 0", j->schedule.lr);
     n->rate = (float)(j->matrix_lr / j->schedule.lr);
-    if (o->shard && strcmp(o->shard, "none") != 0)
-        return pb_fail(PB_EINVAL, "--optimizer normuon needs whole matrices on every rank: use --shard none");
     return PB_OK;
 }
 
@@ -192,14 +195,33 @@ static pb_status configure_rows(const pb_train_options *o, pb_job *j)
     return PB_OK;
 }
 
+/* Finds tokenizer, template and data. */
+static pb_status configure_text(const pb_train_options *o, pb_job *j)
+{
+    pb_chat_options *chat = &j->data_cfg.chat;
+    const char *data = o->data ? o->data : pb_large_text_path(j->input.paths[0], sizeof j->input.paths[0]);
+    PB_TRY(pb_input_find_text(&j->input, data, o->tokenizer, o->template ? INDEX_OF(templates, o->template) : -1));
+    *chat = j->input.chat;
+    chat->thinking = o->thinking;
+    chat->keep_thinking = o->keep_thinking;
+    return PB_OK;
+}
+
+/* `train generate`: without --adapter, --tuning lora uses the model without adapters. The number of positions is set
+ * later, from the length of the prompt. */
+static pb_status configure_generation(const pb_train_options *o, pb_job *j)
+{
+    PB_TRY(configure_text(o, j));
+    j->data_cfg.chat.answer = true;
+    if (!o->adapter && j->cfg.model.tuning == PB_LORA) j->cfg.model.tuning = PB_FULL;
+    pb_generate_configure(&j->cfg, 1);
+    return pb_train_check(&j->cfg);
+}
+
 static pb_status configure_data(const pb_train_options *o, pb_job *j)
 {
     pb_dataset_config *d = &j->data_cfg;
-    const char *data = o->data ? o->data : pb_large_text_path(j->input.paths[0], sizeof j->input.paths[0]);
-    PB_TRY(pb_input_find_text(&j->input, data, o->tokenizer, o->template ? INDEX_OF(templates, o->template) : -1));
-    d->chat = j->input.chat;
-    d->chat.thinking = o->thinking;
-    d->chat.keep_thinking = o->keep_thinking;
+    PB_TRY(configure_text(o, j));
     PB_TRY(configure_rows(o, j));
     d->mask = (pb_mask_type)INDEX_OF(masks, o->loss_mask_type);
     d->bad_lines = (pb_bad_lines)INDEX_OF(bad_lines, o->bad_lines);
@@ -219,6 +241,7 @@ pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
         PB_TRY(set_bounded("ranks", o->ranks, 1 << 16, &j->ranks));
     if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is not an option; try --help", o->args.v[0]);
     PB_TRY(configure_model(o, j));
+    if (o->command == PB_COMMAND_generate) return configure_generation(o, j);
     if (o->dump_logits && o->loss_chunk)
         return pb_fail(PB_EINVAL, "--dump-logits needs the logits of all tokens: use --loss-chunk 0");
     if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;

@@ -108,6 +108,7 @@ static pb_status check_size(const pb_job *j)
     const double tokens = (double)j->micro_batches * j->ranks * j->cfg.B * j->cfg.S;
     return pb_fit_check(&(pb_fit){.cfg = &j->cfg,
                                   .device = j->device,
+                                  .number = pb_job_device_number(j),
                                   .name = j->o->model,
                                   .path = j->input.path,
                                   .adapter = j->o->adapter,
@@ -132,10 +133,14 @@ static pb_status load(pb_job *j)
     return PB_OK;
 }
 
-/* Opens the device. The ranks of a host use its GPUs in the order of their numbers. */
+int pb_job_device_number(const pb_job *j)
+{
+    return j->ranks > 1 && j->device != PB_CPU ? pb_world_local_rank(j->o->world) : j->number;
+}
+
 static pb_status open_device(pb_job *j, bool plan)
 {
-    const int device = j->ranks > 1 && j->device != PB_CPU ? pb_world_local_rank(j->o->world) : 0;
+    const int device = pb_job_device_number(j);
     char text[24];
     snprintf(text, sizeof text, "GPU %d", device);
     if (j->device != PB_CPU && !plan) pb_launch_device(text);
@@ -156,7 +161,7 @@ static pb_status open_comm(pb_job *j, bool plan)
     pb_topology t;
     if (j->ranks == 1) return PB_OK;
     if (plan) return pb_comm_open_plan(&j->ctx, "dp", j->rank, j->ranks, &j->comm);
-    if (j->device != PB_CPU) PB_TRY(pb_backend_facts(j->device, pb_world_local_rank(j->o->world), &facts));
+    if (j->device != PB_CPU) PB_TRY(pb_backend_facts(j->device, pb_job_device_number(j), &facts));
     PB_TRY(pb_world_check_devices(j->o->world, facts.bus));
     PB_TRY(pb_topology_parse(NULL, j->ranks, &t));
     return pb_comm_open(j->o->world, &j->ctx, "dp", pb_topology_colour(&t, j->rank, PB_ON(DP)),
@@ -173,8 +178,8 @@ static void end_collectives(void *comm, int code, const char *why)
 
 static pb_status open_trainer(pb_job *j, bool plan)
 {
-    PB_TRY(open_data(j));
-    PB_TRY(alloc_rows(j));
+    if (!j->cfg.cached) PB_TRY(open_data(j));
+    if (!j->cfg.cached) PB_TRY(alloc_rows(j));
     PB_TRY(pb_trainer_open(&j->ctx, &j->cfg, &j->trainer));
     if (!plan) PB_TRY(load(j));
     return pb_trainer_shard(j->trainer);

@@ -16,6 +16,7 @@ typedef struct pb_job {
     double matrix_lr; /* peak learning rate of the matrices; with --optimizer normuon only */
     pb_dataset_config data_cfg;
     pb_backend_id device;
+    int number; /* of the GPU that --device names; with several ranks not read: see pb_job_device_number */
     bool graph; /* --mode graph */
     pb_ctx ctx;
     int rank, ranks; /* place and number of the ranks that train on different rows */
@@ -40,8 +41,10 @@ typedef struct pb_job {
  * the option or file. */
 pb_status pb_job_configure(const pb_train_options *o, pb_job *j);
 /* Opens the device (plan true: the plan backend, which computes nothing), the data and the trainer, and loads weights.
- * Prints what was opened unless --quiet is given. */
+ * A job that generates text (cfg.cached) has no data. Prints what was opened unless --quiet is given. */
 pb_status pb_job_open(pb_job *j, bool plan);
+/* The number of the device that this rank uses; the ranks of a host use its GPUs in the order of their numbers. */
+int pb_job_device_number(const pb_job *j);
 /* Returns `s`. If `s` is EDEVICE and the device accepts no more work, the message is extended to say
  * that the device is lost. */
 pb_status pb_job_explain_lost_device(pb_job *j, pb_status s);

@@ -68,13 +68,19 @@ static int print_error(pb_status s)
     return pb_status_exit(s);
 }
 
+/* True for the commands that train, on one rank or several. */
+static bool trains(const pb_train_options *o)
+{
+    return (o->command == PB_COMMAND_run && !o->dry_run) || o->command == PB_COMMAND_smoke;
+}
+
 /* Connects to the other ranks, for the commands that several ranks may run together. parsed: whether this rank's
  * options are valid. Fails on all ranks if those of one are not. All but rank 0 are quiet. */
 static pb_status open_world(pb_train_options *o, pb_status parsed)
 {
     const pb_world_options w = {.version = pb_train_version(), .mpi = o->device && strcmp(o->device, "cpu") == 0};
     char why[1024];
-    if (o->command != PB_COMMAND_run && o->command != PB_COMMAND_eval) return parsed;
+    if (o->command != PB_COMMAND_run && o->command != PB_COMMAND_smoke && o->command != PB_COMMAND_eval) return parsed;
     if (parsed != PB_OK) snprintf(why, sizeof why, "%s", pb_error());
     const pb_status s = pb_world_open(&w, &o->world);
     if (parsed != PB_OK) (void)pb_fail(parsed, "%s", why); /* it is the failure to report */
@@ -180,11 +186,9 @@ int main(int argc, char **argv)
         o.args = (pb_words){{pb_train_cli.commands[o.command].name}, 1};
         o.command = PB_COMMAND_help;
     }
-    if (s == PB_OK && o.command == PB_COMMAND_run && o.ranks > 1 && !o.dry_run && !pb_launched() &&
-        !started_by_another())
-        return launch(&o, argv);
+    if (s == PB_OK && trains(&o) && o.ranks > 1 && !pb_launched() && !started_by_another()) return launch(&o, argv);
     pb_threads_limit("train");
     pb_interrupt_watch();
     if (pb_launched()) return run_rank(&o, s);
-    return run(&o, s == PB_OK && o.command == PB_COMMAND_run && !o.dry_run ? check_ranks(&o) : s);
+    return run(&o, s == PB_OK && trains(&o) ? check_ranks(&o) : s);
 }

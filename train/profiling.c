@@ -27,7 +27,7 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
     PB_TRY(pb_topology_parse(NULL, j->ranks, &p->topology));
     PB_TRY(find_hosts(j, p));
     if (j->device == PB_CPU) snprintf(p->device, sizeof p->device, "cpu");
-    else snprintf(p->device, sizeof p->device, "%s:%d", pb_backend_name(j->device), pb_world_local_rank(j->o->world));
+    else snprintf(p->device, sizeof p->device, "%s:%d", pb_backend_name(j->device), pb_job_device_number(j));
     const pb_profile_job job = {.topology = &p->topology,
                                 .rank = j->rank,
                                 .node = p->node,
@@ -47,6 +47,8 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
                                   .graphs = strcmp(j->o->profile_graphs, "graph") == 0 ? PB_GPU_GRAPHS_GRAPH
                                                                                        : PB_GPU_GRAPHS_NODE,
                                   .records = records && *records};
+    PB_TRY(pb_choose_ranks(ranks, &p->topology, p->node, &p->chosen));
+    PB_TRY(pb_choose_steps(o.steps, &p->steps));
     return pb_profile_open(&pb_disk_posix, &o, &job, why, &p->p);
 }
 
@@ -87,10 +89,17 @@ bool pb_profiling_expects(const pb_profiling *p, double launches, double replays
     return true;
 }
 
+bool pb_profiling_chosen(const pb_profiling *p, int rank, long step)
+{
+    bool first, last;
+    return p->p && p->chosen.rank[rank] && pb_profile_phase_of(&p->steps, step, &first, &last) == PB_PROFILE_ON;
+}
+
 pb_status pb_profiling_close(pb_profiling *p)
 {
     const pb_status s = pb_profile_close(p->p);
     pb_clocks_close(p->clocks);
+    pb_chosen_free(&p->chosen);
     free(p->node);
     free(p->host);
     *p = (pb_profiling){0};

@@ -3,6 +3,7 @@
 #define PB_PROFILING_H
 #include "train/job.h"
 #include "ranks/topology.h"
+#include "trace/choose.h"
 #include "trace/profile.h"
 
 typedef struct pb_profiling {
@@ -11,6 +12,8 @@ typedef struct pb_profiling {
     pb_topology topology;
     int *node;         /* [ranks] */
     const char **host; /* [ranks] */
+    pb_chosen chosen;  /* the ranks that are profiled, and the steps */
+    pb_profile_steps steps;
     char device[32];
     char
         why[400]; /* a line that says which ranks are profiled, why, in which steps, and where to; "": none asked for */
@@ -24,6 +27,8 @@ pb_status pb_profiling_open(const pb_job *j, pb_profiling *out);
 enum { PB_PROFILING_TEXT = 320 };
 bool pb_profiling_expects(const pb_profiling *p, double launches, double replays, double nodes,
                           char out[PB_PROFILING_TEXT]);
+/* True if the schedule records step `step` of this process (0, 1, ...), and this rank is one of those it records. */
+bool pb_profiling_chosen(const pb_profiling *p, int rank, long step);
 /* Waits until the traces are written. The status of pb_profile_close(). {0} is allowed. */
 pb_status pb_profiling_close(pb_profiling *p);
 #endif

@@ -112,6 +112,22 @@ static pb_status norms(pb_job *j, pb_step_result *r)
     return status;
 }
 
+/* Finds the matrix that made the NaN guard skip the step, and writes it into r->why. With several ranks its update may be
+ * finite on this one. */
+static pb_status name_matrix(pb_job *j, pb_step_result *r)
+{
+    pb_matrix_fault *f = &r->fault;
+    char more[32] = "";
+    PB_TRY(pb_matrix_fault_find(j->trainer, f));
+    if (f->others) snprintf(more, sizeof more, "; %d more matrices", f->others);
+    if (f->name)
+        snprintf(r->why, sizeof r->why,
+                 "an orthogonalised update is not finite (NaN guard): %s, first at row %zu, column %zu%s", f->name,
+                 f->row, f->col, more);
+    else snprintf(r->why, sizeof r->why, "an orthogonalised update is not finite (NaN guard) on another rank");
+    return PB_OK;
+}
+
 pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
 {
     const pb_counts before = j->ctx.counts;
@@ -134,10 +150,10 @@ pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
     r.skipped = is.skipped != was.skipped;
     r.guarded = is.guarded != was.guarded;
     if (!r.skipped) *r.why = 0;
-    else if (r.guarded) snprintf(r.why, sizeof r.why, "an orthogonalised update is not finite (NaN guard)");
-    else if (!isfinite(r.loss) || !*r.why) snprintf(r.why, sizeof r.why, "the loss is not finite");
+    else if (!r.guarded && (!isfinite(r.loss) || !*r.why)) snprintf(r.why, sizeof r.why, "the loss is not finite");
     r.kernel_launches = (double)(j->ctx.counts.kernel_launches - before.kernel_launches);
     r.host_syncs = (double)(j->ctx.counts.host_syncs - before.host_syncs);
+    if (r.guarded) PB_TRY(name_matrix(j, &r));
     *out = r;
     return PB_OK;
 }
@@ -148,4 +164,14 @@ pb_status pb_job_reserve(pb_job *j)
     for (int S = (j->cfg.S - 1) / j->bucket * j->bucket; S > 0; S -= j->bucket)
         PB_TRY(pb_trainer_reserve(j->trainer, S));
     return PB_OK;
+}
+
+void pb_job_count(const pb_job *j, const pb_step_result *x, pb_progress *p)
+{
+    p->iteration++;
+    p->data = pb_dataset_position(j->data);
+    p->tokens += (uint64_t)x->tokens;
+    p->samples += (uint64_t)x->conversations;
+    p->skipped += x->skipped;
+    p->skipped_in_row = x->skipped ? p->skipped_in_row + 1 : 0;
 }

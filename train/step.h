@@ -2,7 +2,9 @@
 #ifndef PB_STEP_H
 #define PB_STEP_H
 #include "train/job.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/step/graphs.h"
+#include "trainer/step/matrix_fault.h"
 
 typedef struct pb_step_result {
     int S;             /* tokens per row */
@@ -17,14 +19,17 @@ typedef struct pb_step_result {
     /* Counts of this step. kernel_launches: kernels and graph replays that the host enqueued (on a CPU: ops);
      * host_syncs: points at which the CPU waited for the GPU. */
     double kernel_launches, host_syncs;
-    bool stop;    /* true: a rank was interrupted before the step */
-    bool skipped; /* true: weights and moments were not changed */
-    bool guarded; /* true: skipped by the NaN guard alone */
-    char why[96]; /* what was not finite in a skipped step; else empty */
+    bool stop;             /* true: a rank was interrupted before the step */
+    bool skipped;          /* true: weights and moments were not changed */
+    bool guarded;          /* true: skipped by the NaN guard alone */
+    char why[192];         /* what was not finite in a skipped step; else empty */
+    pb_matrix_fault fault; /* with `guarded`: the matrix at fault */
 } pb_step_result;
 
 /* Allocates scratch memory for every row length that can occur. */
 pb_status pb_job_reserve(pb_job *j);
 /* Draws the next rows and makes one training step with learning rate lr. g NULL: run eagerly. */
 pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out);
+/* Adds a step to the progress of the run, and moves its data position to where the next step begins to read. */
+void pb_job_count(const pb_job *j, const pb_step_result *x, pb_progress *p);
 #endif

@@ -33,6 +33,12 @@ static pb_status parse_shape(const pb_op *op, const char *text, int *dim)
         dim[i] = (int)strtol(at, &end, 10);
         at = end;
     }
+    for (size_t i = 0; op->rare && op->rare[i]; i++) {
+        char *end;
+        if (at[0] != '.' || at[1] != op->rare[i] || !isdigit((unsigned char)at[2])) continue;
+        dim[strlen(op->axes) + i] = (int)strtol(at + 2, &end, 10);
+        at = end;
+    }
     return *at ? pb_fail(PB_EINVAL, "%s: shape %s has more fields than its axes %s", op->name, text, op->axes) : PB_OK;
 }
 

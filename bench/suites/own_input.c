@@ -94,7 +94,8 @@ pb_status pb_own_input_open(const char *model, const pb_input_request *r, pb_own
     return s;
 }
 
-/* True if anything of the request is given, or `model` (values of the axis; NULL: not given) is a path. */
+/* True if the user has named data, a tokenizer, a template or a loss mask, or a model by its path. `model`: the text of
+ * --model; NULL: not given. */
 static bool asked(const char *model, const pb_input_request *r)
 {
     return r->data || r->tokenizer || r->template || r->mask || (model && pb_input_is_path(model));

@@ -38,7 +38,7 @@ static pb_status marked_step(pb_ctx *ctx, job *j, bool skip)
 {
     PB_TRY(ctx->be->mark(ctx, 0));
     if (j->graph[skip]) PB_TRY(pb_replay(ctx, j->graph[skip]));
-    else if (!j->x->phases) PB_TRY(pb_rank_step(ctx, j->steps));
+    else if (!j->x->phases) PB_TRY(pb_rank_timed(ctx, j->steps));
     for (int i = 0; j->x->phases && i < PB_NPHASES; i++) {
         if (i) PB_TRY(ctx->be->mark(ctx, i));
         PB_TRY(pb_phases[i](ctx, j->steps->t));
@@ -120,7 +120,7 @@ static pb_status record(pb_ctx *ctx, job *j, bool skip)
 {
     const double start = pb_clock_seconds();
     pb_comm_skip(j->comm, skip);
-    pb_status s = pb_record(ctx, pb_rank_step, j->steps, &j->graph[skip]);
+    pb_status s = pb_record(ctx, pb_rank_timed, j->steps, &j->graph[skip]);
     pb_comm_skip(j->comm, false);
     if (!skip) j->x->record_seconds = pb_clock_seconds() - start;
     if (s == PB_OK) s = pb_replay(ctx, j->graph[skip]);
@@ -142,7 +142,7 @@ static pb_status record_both(pb_ctx *ctx, job *j)
 
 static pb_status run(pb_ctx *ctx, job *j, const pb_measure_opts *o)
 {
-    for (int i = 0; i < o->warmup; i++) PB_TRY(pb_rank_step(ctx, j->steps));
+    for (int i = 0; i < o->warmup; i++) PB_TRY(pb_rank_timed(ctx, j->steps));
     PB_TRY(pb_lockstep_meet(j->env->lockstep, pb_sync(ctx)));
     if (o->graph) PB_TRY(record_both(ctx, j));
     PB_TRY(sample(ctx, j, o));
@@ -154,7 +154,7 @@ pb_status pb_rank_samples_take(pb_ctx *ctx, const pb_case *c, const pb_suite_env
 {
     const pb_measure_opts o = pb_rank_measure_opts(ctx, c, env);
     job j = {.env = env, .comm = env->lockstep ? env->lockstep->comm : NULL, .steps = steps, .x = out};
-    out->phases = !o.graph && steps->parts == 1;
+    out->phases = !o.graph && steps->parts == 1 && !steps->part;
     j.room = calloc((size_t)steps->ranks * (SPANS + 1), sizeof *j.room);
     pb_status s = j.room ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the times of %d ranks", steps->ranks);
     s = pb_lockstep_meet(env->lockstep, s);

@@ -1,5 +1,5 @@
-/* rank_samples.h - times of the data parallel step of several ranks, by turns with its collectives and without them,
- * eager or as graphs. */
+/* rank_samples.h - times the data parallel step of several ranks, or a part of it (pb_rank_steps.part), eager or as graphs;
+ * samples with and without the collectives alternate. */
 #ifndef PB_RANK_SAMPLES_H
 #define PB_RANK_SAMPLES_H
 #include "bench/measure/measure.h"
@@ -12,7 +12,7 @@ enum { PB_RANK_SAMPLES = 40, PB_RANK_SPANS = PB_NPHASES + 1, PB_RANK_STEP = PB_N
 /* Times that the ranks measure together, the same numbers on every rank. */
 typedef struct pb_rank_samples {
     int n;
-    bool phases; /* the phases are measured: the step is eager and has one micro-batch */
+    bool phases; /* the phases are measured: the whole step is timed, is eager and has one micro-batch */
     double span[PB_RANK_SPANS][PB_RANK_SAMPLES]; /* of the slowest rank */
     double without[PB_RANK_SAMPLES];             /* step without collectives, of the slowest rank; one rank: unused */
     double spread[PB_RANK_SAMPLES];              /* slowest rank / median of the ranks */
@@ -20,7 +20,7 @@ typedef struct pb_rank_samples {
     double peak; /* bytes that this rank has held at most in its step. Not in the step without collectives */
 } pb_rank_samples;
 
-/* The options by which suite throughput measures a step. */
+/* The options by which the suites measure a step. */
 pb_measure_opts pb_rank_measure_opts(const pb_ctx *ctx, const pb_case *c, const pb_suite_env *env);
 /* Takes pairs of samples: the step, and the same step without its collectives, which of the two is first alternating. In
  * mode graph each of the two is a graph of its own: a graph keeps the collectives that it recorded. One rank takes no

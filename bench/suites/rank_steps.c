@@ -19,15 +19,32 @@ typedef struct job {
     const pb_suite_env *env;
     pb_rank_steps steps;
     pb_rank_results one; /* rank 0: of one rank alone; norm NULL: none, for lack of device memory */
-    double one_seconds;  /* rank 0: step time of one rank alone; 0: none */
+    double one_seconds;  /* rank 0: time of one rank alone; 0: none */
     double loss;         /* of the first step */
     char why[160];       /* why there is no step of one rank */
     pb_rank_samples x;
 } job;
 
+/* The metric of the time of a case. */
+static const char *time_metric(const job *j) { return j->steps.part ? "optimizer_time" : "step_time"; }
+
+pb_status pb_rank_timed(pb_ctx *ctx, void *self)
+{
+    const pb_rank_steps *s = self;
+    return s->part ? s->part(ctx, s->t) : pb_rank_step(ctx, self);
+}
+
 bool pb_rank_steps_needed(const pb_case *c, const pb_suite_env *env)
 {
     return pb_lockstep_size(env->lockstep) > 1 || pb_case_get(c, "accumulate");
+}
+
+bool pb_rank_steps_of(const pb_emitter *emitter, const char *suite)
+{
+    const char *key;
+    for (int i = 0; (key = pb_emitted_key(emitter, i)); i++)
+        if (pb_key_of(key, suite) && (strstr(key, "&ranks=") || strstr(key, "?ranks="))) return true;
+    return false;
 }
 
 pb_status pb_rank_steps_check(const pb_case *c)
@@ -52,7 +69,7 @@ static pb_status measure_one(pb_ctx *ctx, job *j, pb_rank_steps *s)
     pb_timing *t = malloc(sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
     pb_status st = pb_train_case_batch(s->c, s->t, 0);
-    if (st == PB_OK) st = pb_measure(ctx, pb_rank_step, s, &o, t);
+    if (st == PB_OK) st = pb_measure(ctx, pb_rank_timed, s, &o, t);
     if (st == PB_OK && t->n) j->one_seconds = t->median;
     free(t);
     return st;
@@ -62,7 +79,7 @@ static pb_status measure_one(pb_ctx *ctx, job *j, pb_rank_steps *s)
 static pb_status train_one(pb_ctx *ctx, job *j, pb_trainer *t, pb_check *v)
 {
     const int all = j->steps.parts * j->steps.ranks;
-    pb_rank_steps s = {j->c, t, 0, 1, all};
+    pb_rank_steps s = {j->c, t, 0, 1, all, j->steps.part};
     PB_TRY(pb_train_case_gradient(ctx, j->c, t, j->env->emitter, v));
     if (v->status != PB_ROW_OK) return PB_OK;
     PB_TRY(pb_rank_results_get(ctx, &s, all, j->env->heartbeat, &j->one));
@@ -111,7 +128,7 @@ static pb_status compare(job *j, const pb_rank_results *mine, double *wrong)
         const double d = pb_rank_difference(pb_trainer_config(j->steps.t), &j->one, mine, note, sizeof note);
         *wrong = !(d <= 1);
         PB_TRY(pb_emit(j->env->emitter, j->c, "ranks_difference", d, 0, *wrong > 0 ? PB_ROW_WRONG : PB_ROW_OK, note));
-        if (*wrong > 0) PB_TRY(pb_emit(j->env->emitter, j->c, "step_time", (double)NAN, 0, PB_ROW_WRONG, note));
+        if (*wrong > 0) PB_TRY(pb_emit(j->env->emitter, j->c, time_metric(j), (double)NAN, 0, PB_ROW_WRONG, note));
     } else if (pb_lockstep_leads(j->env->lockstep))
         PB_TRY(pb_emit(j->env->emitter, j->c, "ranks_difference", (double)NAN, 0, PB_ROW_UNSUPPORTED, j->why));
     return PB_OK;
@@ -154,7 +171,7 @@ static pb_status emit_times(job *j)
         snprintf(metric, sizeof metric, "%s_time", pb_phase_names[i]);
         PB_TRY(emit_span(j, metric, x->span[i]));
     }
-    PB_TRY(emit_span(j, "step_time", x->span[PB_RANK_STEP]));
+    PB_TRY(emit_span(j, time_metric(j), x->span[PB_RANK_STEP]));
     if (x->record_seconds > 0) PB_TRY(pb_emit(e, j->c, "record_time", x->record_seconds, 1, PB_ROW_OK, ""));
     if (j->steps.ranks == 1) return PB_OK;
     for (int i = 0; i < x->n; i++) waited[i] = x->span[PB_RANK_STEP][i] - x->without[i];
@@ -195,28 +212,59 @@ static pb_status emit_flops(const pb_ctx *ctx, const job *j, double step)
 static pb_status emit_scaling(const job *j, double step)
 {
     pb_emitter *e = j->env->emitter;
+    const char *ratio = j->steps.part ? "optimizer_speedup" : "scaling_efficiency";
     if (!(j->one_seconds > 0)) /* also on ranks other than 0, which write nothing */
-        return pb_emit(e, j->c, "scaling_efficiency", (double)NAN, 0, PB_ROW_UNSUPPORTED, j->why);
-    PB_TRY(pb_emit(e, j->c, "one_rank_step_time", j->one_seconds, 0, PB_ROW_OK, ""));
-    return pb_emit(e, j->c, "scaling_efficiency", j->one_seconds / step, 0, PB_ROW_OK, "");
+        return pb_emit(e, j->c, ratio, (double)NAN, 0, PB_ROW_UNSUPPORTED, j->why);
+    PB_TRY(pb_emit(e, j->c, j->steps.part ? "one_rank_optimizer_time" : "one_rank_step_time", j->one_seconds, 0,
+                   PB_ROW_OK, ""));
+    return pb_emit(e, j->c, ratio, j->one_seconds / step, 0, PB_ROW_OK, "");
+}
+
+/* Emits what only whole steps have: the loss, and rates. */
+static pb_status emit_rates(const pb_ctx *ctx, const job *j, double step)
+{
+    const pb_train_config *cfg = pb_trainer_config(j->steps.t);
+    const double each = (double)cfg->B * cfg->S * j->steps.parts / step;
+    pb_emitter *e = j->env->emitter;
+    PB_TRY(pb_emit(e, j->c, "loss", j->loss, 0, isfinite(j->loss) ? PB_ROW_OK : PB_ROW_WRONG, "of the first step"));
+    PB_TRY(pb_emit(e, j->c, "tokens_per_second", each * j->steps.ranks, 0, PB_ROW_OK, ""));
+    if (j->steps.ranks > 1) PB_TRY(pb_emit(e, j->c, "tokens_per_second_per_rank", each, 0, PB_ROW_OK, ""));
+    return emit_flops(ctx, j, step);
+}
+
+/* Runs the phases before the optimizer, so that a part of the step has gradients and their norms. */
+static pb_status gradients(pb_ctx *ctx, const job *j)
+{
+    for (int i = 0; j->steps.part && i < PB_PHASE_optimizer; i++) PB_TRY(pb_phases[i](ctx, j->steps.t));
+    return PB_OK;
+}
+
+/* Sets *skipped to a number above 0 on every rank if a timed repetition was skipped: it has no valid optimizer time. */
+static pb_status count_skipped(job *j, double *skipped)
+{
+    pb_adamw_state state = {0};
+    pb_lockstep *l = j->env->lockstep;
+    PB_TRY(pb_lockstep_meet(l, pb_trainer_state(j->steps.t, &state)));
+    *skipped = j->steps.part ? state.skipped : 0;
+    PB_TRY(pb_lockstep_sum(l, skipped));
+    if (!(*skipped > 0)) return PB_OK;
+    return pb_emit(j->env->emitter, j->c, time_metric(j), (double)NAN, 0, PB_ROW_WRONG, "steps were skipped");
 }
 
 static pb_status measure(pb_ctx *ctx, job *j)
 {
-    const pb_train_config *cfg = pb_trainer_config(j->steps.t);
-    pb_emitter *e = j->env->emitter;
+    double skipped;
     if (ctx->id == PB_CPU) PB_TRY(pb_memory_reset_peak());
     PB_TRY(pb_lockstep_meet(j->env->lockstep, pb_train_case_fresh(ctx, j->steps.t)));
+    PB_TRY(pb_lockstep_meet(j->env->lockstep, gradients(ctx, j)));
     PB_TRY(pb_rank_samples_take(ctx, j->c, j->env, &j->steps, &j->x));
     if (!j->x.n || pb_interrupted()) return PB_OK;
+    PB_TRY(count_skipped(j, &skipped));
+    if (skipped > 0) return PB_OK;
     PB_TRY(emit_times(j));
     const double step = pb_median_of(j->x.span[PB_RANK_STEP], j->x.n);
-    const double each = (double)cfg->B * cfg->S * j->steps.parts / step;
-    PB_TRY(pb_emit(e, j->c, "loss", j->loss, 0, isfinite(j->loss) ? PB_ROW_OK : PB_ROW_WRONG, "of the first step"));
-    PB_TRY(pb_emit(e, j->c, "tokens_per_second", each * j->steps.ranks, 0, PB_ROW_OK, ""));
-    if (j->steps.ranks > 1) PB_TRY(pb_emit(e, j->c, "tokens_per_second_per_rank", each, 0, PB_ROW_OK, ""));
+    if (!j->steps.part) PB_TRY(emit_rates(ctx, j, step));
     if (j->steps.ranks > 1) PB_TRY(emit_scaling(j, step));
-    PB_TRY(emit_flops(ctx, j, step));
     return emit_memory(j);
 }
 
@@ -236,7 +284,7 @@ static pb_status together(pb_ctx *ctx, job *j)
     return s;
 }
 
-pb_status pb_rank_steps_run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
+pb_status pb_rank_steps_run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env, pb_fn part)
 {
     pb_train_config cfg;
     pb_check v = {PB_ROW_OK, ""};
@@ -255,11 +303,12 @@ pb_status pb_rank_steps_run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *e
     j->steps = (pb_rank_steps){.c = c,
                                .rank = l ? pb_comm_rank(l->comm) : 0,
                                .ranks = pb_lockstep_size(l),
-                               .parts = cfg.micro_batches > 1 ? cfg.micro_batches : 1};
+                               .parts = cfg.micro_batches > 1 ? cfg.micro_batches : 1,
+                               .part = part};
     s = pb_lockstep_meet(l, pb_lockstep_leads(l) ? alone(ctx, j, &v) : PB_OK);
     if (s == PB_OK && v.status != PB_ROW_OK) {
         wrong = 1;
-        s = pb_emit(env->emitter, c, "step_time", (double)NAN, 0, v.status, v.note);
+        s = pb_emit(env->emitter, c, time_metric(j), (double)NAN, 0, v.status, v.note);
     }
     if (s == PB_OK) s = pb_lockstep_sum(l, &wrong);
     if (s == PB_OK && !(wrong > 0) && !pb_interrupted() && !(l && l->over)) s = together(ctx, j);

@@ -266,20 +266,11 @@ static pb_status steps(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_su
 static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     pb_trainer *t;
-    if (pb_rank_steps_needed(c, env)) return pb_rank_steps_run(ctx, c, env);
+    if (pb_rank_steps_needed(c, env)) return pb_rank_steps_run(ctx, c, env, NULL);
     PB_TRY(pb_train_case_open(ctx, c, &t));
     pb_status s = steps(ctx, c, t, env);
     pb_trainer_close(t);
     return s;
-}
-
-/* True if a key of the suite names several ranks. */
-static bool of_ranks(const pb_emitter *emitter)
-{
-    const char *key;
-    for (int i = 0; (key = pb_emitted_key(emitter, i)); i++)
-        if (pb_key_of(key, "throughput") && (strstr(key, "&ranks=") || strstr(key, "?ranks="))) return true;
-    return false;
 }
 
 static pb_status check(const pb_case *c)
@@ -342,7 +333,7 @@ static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
     if (ctx->id == PB_CPU) return PB_OK;
     PB_TRY(pb_requirements_conclude(emitter, "throughput", OMITTED));
-    if (of_ranks(emitter)) return PB_OK; /* the others are on one GPU */
+    if (pb_rank_steps_of(emitter, "throughput")) return PB_OK; /* the others are on one GPU */
     PB_TRY(pb_step_ratios_conclude(emitter));
     return pb_graph_gain_conclude(emitter, "throughput", "step_time");
 }

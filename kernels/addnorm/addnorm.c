@@ -160,6 +160,7 @@ const pb_op pb_op_addnorm_fwd = {
     .grid = grid,
     .device_grid = device_grid,
     .args_size = sizeof(pb_addnorm_fwd_args),
+    .numbers = (const pb_number[]){PB_NUMBER(pb_addnorm_fwd_args, eps), {0}},
     .impls = PB_BOTH_BACKENDS(addnorm, fwd),
     .check = fwd_check,
     .bind = fwd_bind,

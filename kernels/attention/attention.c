@@ -23,16 +23,18 @@ static int first_key(const int32_t *start, size_t query) { return start && start
 static pb_status fwd_ref(pb_ctx *ctx, const void *args)
 {
     const pb_attention_fwd_args *a = args;
-    double *p = ctx->scratch; /* [S] scores, then weights, of one query */
+    double *p = ctx->scratch; /* [N] scores, then weights, of one query */
+    const int N = pb_attention_keys(a), before = pb_attention_before(a);
     for (int b = 0; b < a->B; b++)
         for (int h = 0; h < a->H; h++)
             for (int i = 0; i < a->S; i++) {
-                const size_t row = (size_t)b * a->S, kv = (size_t)(h / (a->H / a->K)) * a->D, head = (size_t)h * a->D;
-                const int from = first_key(a->start, row + i), to = a->causal ? i + 1 : a->S;
+                const size_t row = (size_t)b * a->S, key = (size_t)b * N;
+                const size_t kv = (size_t)(h / (a->H / a->K)) * a->D, head = (size_t)h * a->D;
+                const int from = first_key(a->start, row + i), to = a->causal ? before + i + 1 : N;
                 double top = (double)-INFINITY, sum = 0;
                 for (int j = from; j < to; j++) {
                     p[j] = (double)a->scale *
-                           dot(a->q, (row + i) * a->ldq + head, a->k, (row + j) * a->ldk + kv, a->D, a->dtype);
+                           dot(a->q, (row + i) * a->ldq + head, a->k, (key + j) * a->ldk + kv, a->D, a->dtype);
                     if (!(p[j] <= top)) top = p[j];
                 }
                 for (int j = from; j < to; j++) sum += p[j] = exp(p[j] - top);
@@ -40,7 +42,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
                 for (int d = 0; d < a->D; d++) {
                     double o = 0;
                     for (int j = from; j < to; j++)
-                        o += p[j] / sum * pb_load(a->v, (row + j) * a->ldv + kv + d, a->dtype);
+                        o += p[j] / sum * pb_load(a->v, (key + j) * a->ldv + kv + d, a->dtype);
                     pb_store(a->o, (row + i) * a->ldo + head + d, a->dtype, o);
                 }
             }
@@ -114,7 +116,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
 PB_FAST_DECLARE(pb_attention_fwd)
 PB_FAST_DECLARE(pb_attention_bwd)
 
-static size_t fwd_ref_workspace(const void *args) { return ((const pb_attention_fwd_args *)args)->S * sizeof(double); }
+static size_t fwd_ref_workspace(const void *args) { return (size_t)pb_attention_keys(args) * sizeof(double); }
 static size_t bwd_ref_workspace(const void *args)
 {
     return 2 * (size_t)((const pb_attention_bwd_args *)args)->D * sizeof(double);
@@ -140,39 +142,52 @@ const pb_impl pb_attention_bwd_cpu[] = {
 
 /* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs ------------------------------------ */
 
-static const char axes[] = "BSHKDcpn";
+static const char axes[] = "BSHKDcpn", fwd_rare[] = "b";
 /* One shape in the tables below: a pb_dims whose numbers have names, in the order of `axes`. */
 typedef struct shape {
     int B, S, H, K, D;
     int causal;
     int pad;           /* unit of the gaps between tokens, in elements: each tensor has another multiple of it */
     int conversations; /* conversations packed into a row; 0: start is NULL */
-    int unused[2];
+    int before;        /* keys before the first query; forward pass only */
+    int unused;
 } shape;
 _Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
-static const shape edge[] = {
-    {.B = 1, .S = 9, .H = 3, .K = 1, .D = 7, .causal = 1},
-    {.B = 1, .S = 33, .H = 2, .K = 2, .D = 80},
-    {.B = 1, .S = 130, .H = 3, .K = 3, .D = 64, .causal = 1, .pad = 1},
-    {.B = 2, .S = 70, .H = 6, .K = 2, .D = 16, .causal = 1, .pad = 5, .conversations = 3},
-    {.B = 1, .S = 200, .H = 8, .K = 1, .D = 5, .causal = 1, .conversations = 2},
-    {.B = 3, .S = 20, .H = 12, .K = 2, .D = 128, .causal = 1, .pad = 3},
-    {.B = 1, .S = 130, .H = 2, .K = 1, .D = 24, .conversations = 4},
-    {.B = 1, .S = 150, .H = 9, .K = 3, .D = 8, .pad = 2},
-    {.B = 1, .S = 1, .H = 1, .K = 1, .D = 1, .causal = 1},
-    {.B = 1, .S = 300, .H = 4, .K = 1, .D = 64, .causal = 1},
-    {.B = 1, .S = 300, .H = 8, .K = 1, .D = 128, .causal = 1, .pad = 8},
-    {.B = 2, .S = 150, .H = 4, .K = 2, .D = 128, .pad = 8, .conversations = 3},
-    {.B = 2, .S = 129, .H = 7, .K = 1, .D = 64, .causal = 1, .pad = 8, .conversations = 5},
-    {.B = 1, .S = 257, .H = 2, .K = 2, .D = 96},
-    {.B = 1, .S = 200, .H = 3, .K = 1, .D = 32, .causal = 1, .pad = 8, .conversations = 7},
-    {.B = 1, .S = 70, .H = 2, .K = 1, .D = 136, .causal = 1, .conversations = 3},
-    {.B = 50, .S = 3, .H = 7, .K = 1, .D = 64, .causal = 1, .pad = 8},
-    {.B = 30, .S = 3, .H = 5, .K = 1, .D = 128, .causal = 1, .pad = 8},
-    {.B = 1, .S = 100, .H = 3, .K = 1, .D = 128, .causal = 1, .pad = 8, .conversations = 2},
-    {.B = 2, .S = 90, .H = 2, .K = 1, .D = 64, .pad = 8},
-    {.B = 1, .S = 140, .H = 2, .K = 2, .D = 64, .causal = 1, .pad = 8},
-    {.B = 1, .S = 300, .H = 1, .K = 1, .D = 128, .causal = 1, .pad = 8, .conversations = 3},
+/* Shapes of both passes. */
+/* clang-format off */
+#define EDGES \
+    {.B = 1, .S = 9, .H = 3, .K = 1, .D = 7, .causal = 1}, \
+    {.B = 1, .S = 33, .H = 2, .K = 2, .D = 80}, \
+    {.B = 1, .S = 130, .H = 3, .K = 3, .D = 64, .causal = 1, .pad = 1}, \
+    {.B = 2, .S = 70, .H = 6, .K = 2, .D = 16, .causal = 1, .pad = 5, .conversations = 3}, \
+    {.B = 1, .S = 200, .H = 8, .K = 1, .D = 5, .causal = 1, .conversations = 2}, \
+    {.B = 3, .S = 20, .H = 12, .K = 2, .D = 128, .causal = 1, .pad = 3}, \
+    {.B = 1, .S = 130, .H = 2, .K = 1, .D = 24, .conversations = 4}, \
+    {.B = 1, .S = 150, .H = 9, .K = 3, .D = 8, .pad = 2}, \
+    {.B = 1, .S = 1, .H = 1, .K = 1, .D = 1, .causal = 1}, \
+    {.B = 1, .S = 300, .H = 4, .K = 1, .D = 64, .causal = 1}, \
+    {.B = 1, .S = 300, .H = 8, .K = 1, .D = 128, .causal = 1, .pad = 8}, \
+    {.B = 2, .S = 150, .H = 4, .K = 2, .D = 128, .pad = 8, .conversations = 3}, \
+    {.B = 2, .S = 129, .H = 7, .K = 1, .D = 64, .causal = 1, .pad = 8, .conversations = 5}, \
+    {.B = 1, .S = 257, .H = 2, .K = 2, .D = 96}, \
+    {.B = 1, .S = 200, .H = 3, .K = 1, .D = 32, .causal = 1, .pad = 8, .conversations = 7}, \
+    {.B = 1, .S = 70, .H = 2, .K = 1, .D = 136, .causal = 1, .conversations = 3}, \
+    {.B = 50, .S = 3, .H = 7, .K = 1, .D = 64, .causal = 1, .pad = 8}, \
+    {.B = 30, .S = 3, .H = 5, .K = 1, .D = 128, .causal = 1, .pad = 8}, \
+    {.B = 1, .S = 100, .H = 3, .K = 1, .D = 128, .causal = 1, .pad = 8, .conversations = 2}, \
+    {.B = 2, .S = 90, .H = 2, .K = 1, .D = 64, .pad = 8}, \
+    {.B = 1, .S = 140, .H = 2, .K = 2, .D = 64, .causal = 1, .pad = 8}, \
+    {.B = 1, .S = 300, .H = 1, .K = 1, .D = 128, .causal = 1, .pad = 8, .conversations = 3}
+/* clang-format on */
+static const shape edge[] = {EDGES, {0}};
+static const shape fwd_edge[] = {
+    EDGES,
+    {.B = 1, .S = 1, .H = 6, .K = 2, .D = 64, .causal = 1, .before = 200},
+    {.B = 1, .S = 1, .H = 3, .K = 3, .D = 20, .causal = 1, .pad = 1, .before = 127},
+    {.B = 2, .S = 5, .H = 4, .K = 1, .D = 32, .causal = 1, .before = 130},
+    {.B = 1, .S = 70, .H = 4, .K = 2, .D = 128, .causal = 1, .pad = 8, .before = 37},
+    {.B = 1, .S = 33, .H = 2, .K = 1, .D = 16, .before = 9},
+    {.B = 2, .S = 90, .H = 2, .K = 1, .D = 24, .causal = 1, .conversations = 3, .before = 65},
     {0},
 };
 /* The grids have no packed rows: their cost depends on the values of `start`, which are in device memory. */
@@ -223,6 +238,7 @@ static pb_status fwd_check(const void *args)
     PB_TRY(tensor_check(op, "k", a->k, a->ldk, a->K, a->D));
     PB_TRY(tensor_check(op, "v", a->v, a->ldv, a->K, a->D));
     PB_TRY(tensor_check(op, "o", a->o, a->ldo, a->H, a->D));
+    if (a->keys && a->keys < a->S) return pb_fail(PB_EINVAL, "%s: keys=%d, need 0 or at least S=%d", op, a->keys, a->S);
     return a->lse ? PB_OK : pb_fail(PB_EINVAL, "%s: lse is NULL", op);
 }
 
@@ -261,11 +277,12 @@ static const int32_t *bind_start(pb_binder *b, const int *dim)
 static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
 {
     const int B = dim[0], S = dim[1], H = dim[2], K = dim[3], D = dim[4];
-    const size_t T = (size_t)B * S, q = (size_t)H * D, kv = (size_t)K * D, p = dim[6];
+    const int keys = S + dim[8];
+    const size_t T = (size_t)B * S, N = (size_t)B * keys, q = (size_t)H * D, kv = (size_t)K * D, p = dim[6];
     *(pb_attention_fwd_args *)args = (pb_attention_fwd_args){
         .q = pb_in_ld(b, "q", b->dtype, T, q, q + p),
-        .k = pb_in_ld(b, "k", b->dtype, T, kv, kv + 2 * p),
-        .v = pb_in_ld(b, "v", b->dtype, T, kv, kv + 3 * p),
+        .k = pb_in_ld(b, "k", b->dtype, N, kv, kv + 2 * p),
+        .v = pb_in_ld(b, "v", b->dtype, N, kv, kv + 3 * p),
         .start = bind_start(b, dim),
         .o = pb_out_ld(b, "o", b->dtype, T, q, q + 4 * p),
         .lse = pb_out(b, "lse", PB_F32, T * H),
@@ -274,6 +291,7 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
         .H = H,
         .K = K,
         .D = D,
+        .keys = dim[8] ? keys : 0,
         .ldq = q + p,
         .ldk = kv + 2 * p,
         .ldv = kv + 3 * p,
@@ -351,9 +369,10 @@ static double pairs(int B, int S, int H, bool causal) { return (double)B * H * S
 static pb_cost fwd_cost(const void *args)
 {
     const pb_attention_fwd_args *a = args;
-    const double T = (double)a->B * a->S, e = (double)pb_dtype_size(a->dtype);
-    return (pb_cost){.flops = 4.0 * a->D * pairs(a->B, a->S, a->H, a->causal),
-                     .bytes = T * a->D * e * 2 * (a->H + a->K) + 4 * T * a->H};
+    const double T = (double)a->B * a->S, e = (double)pb_dtype_size(a->dtype), B = a->B;
+    const double more = B * a->H * a->S * pb_attention_before(a); /* pairs with the keys before the first query */
+    return (pb_cost){.flops = 4.0 * a->D * (pairs(a->B, a->S, a->H, a->causal) + more),
+                     .bytes = (T * a->H + B * pb_attention_keys(a) * a->K) * a->D * e * 2 + 4 * T * a->H};
 }
 
 static pb_cost bwd_cost(const void *args)
@@ -367,10 +386,12 @@ static pb_cost bwd_cost(const void *args)
 const pb_op pb_op_attention_fwd = {
     .name = "attention_fwd",
     .axes = axes,
-    .edge = (const pb_dims *)edge,
+    .rare = fwd_rare,
+    .edge = (const pb_dims *)fwd_edge,
     .grid = (const pb_dims *)grid,
     .device_grid = (const pb_dims *)device_grid,
     .args_size = sizeof(pb_attention_fwd_args),
+    .numbers = (const pb_number[]){PB_NUMBER(pb_attention_fwd_args, scale), {0}},
     .impls = PB_BOTH_BACKENDS(attention, fwd),
     .check = fwd_check,
     .bind = fwd_bind,
@@ -384,6 +405,7 @@ const pb_op pb_op_attention_bwd = {
     .grid = (const pb_dims *)grid,
     .device_grid = (const pb_dims *)device_grid,
     .args_size = sizeof(pb_attention_bwd_args),
+    .numbers = (const pb_number[]){PB_NUMBER(pb_attention_bwd_args, scale), {0}},
     .impls = PB_BOTH_BACKENDS(attention, bwd),
     .check = bwd_check,
     .bind = bwd_bind,

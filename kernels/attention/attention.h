@@ -4,7 +4,12 @@
  *     lse[b,h,i] = log sum_j exp(scale q_i.k_j), natural logarithm
  *
  * Query i attends to the keys first(i) <= j <= i (causal) or first(i) <= j < S (bidirectional). first(i) is
- * start[b,i], or 0 when start is NULL. In a packed row, start keeps each token within its own conversation. A query
+ * start[b,i], or 0 when start is NULL. In a packed row, start keeps each token within its own conversation.
+ *
+ * The forward pass also takes more keys than queries, as generation with a cache of keys and values needs: with
+ * N = keys > S, the S queries are those of the last S keys. Query i then attends to the keys up to N-S+i (causal) or
+ * below N (bidirectional).
+ * A query
  * without visible keys gives o = 0, lse = -inf and no gradient. Online softmax: Milakov & Gimelshein 2018,
  * arXiv:1805.02867; tiling and the backward pass: Dao et al. 2022, arXiv:2205.14135, algorithms 1 and 4.
  *
@@ -21,11 +26,12 @@ extern "C" {
 
 typedef struct pb_attention_fwd_args {
     const void *q;        /* [B,S,H,D], tokens ldq apart */
-    const void *k, *v;    /* [B,S,K,D], tokens ldk, ldv apart */
+    const void *k, *v;    /* [B,N,K,D], tokens ldk, ldv apart */
     const int32_t *start; /* [B,S] first visible key (negative: 0); NULL: 0 for all */
     void *o;              /* [B,S,H,D], tokens ldo apart, out */
     float *lse;           /* [B,H,S], out, kept for the backward pass */
     int B, S, H, K, D;    /* H a multiple of K; any D >= 1 */
+    int keys;             /* N, at least S; 0: S. Larger than S there is no backward pass */
     size_t ldq, ldk, ldv, ldo;
     float scale; /* 1/sqrt(D) in all supported models */
     bool causal;
@@ -47,6 +53,10 @@ typedef struct pb_attention_bwd_args {
     bool causal;
     pb_dtype dtype;
 } pb_attention_bwd_args;
+
+/* Number of keys of a row, N; number of keys before the row's first query. */
+static inline int pb_attention_keys(const pb_attention_fwd_args *a) { return a->keys ? a->keys : a->S; }
+static inline int pb_attention_before(const pb_attention_fwd_args *a) { return pb_attention_keys(a) - a->S; }
 
 PB_DECLARE_OP(attention, fwd)
 PB_DECLARE_OP(attention, bwd)

@@ -18,6 +18,7 @@
 /* A block of at most QUERIES queries, one per lane. Lanes from n on hold zeros and have no visible key. */
 typedef struct queries {
     int first, n, wide;   /* wide: n rounded up to a multiple of RUN */
+    int place;            /* index of the last key that query `first` attends to under a causal mask */
     int begin, end;       /* every visible key of any query is in [begin, end); begin is a multiple of RUN */
     int all_from, all_to; /* every query attends to all keys in [all_from, all_to) */
     bool causal;
@@ -30,13 +31,18 @@ typedef struct keys {
     bool masked; /* some query does not attend to every key of the tile */
 } keys;
 
-static void find_visible_keys(queries *q, int first, int S, bool causal, const int32_t *start)
+/* N keys, of which the last S belong to the queries. */
+static void find_visible_keys(queries *q, int first, int S, int N, bool causal, const int32_t *start)
 {
-    int begin = S, end = 0;
-    *q = (queries){.first = first, .n = S - first < QUERIES ? S - first : QUERIES, .all_to = S, .causal = causal};
+    int begin = N, end = 0;
+    *q = (queries){.first = first,
+                   .n = S - first < QUERIES ? S - first : QUERIES,
+                   .place = N - S + first,
+                   .all_to = N,
+                   .causal = causal};
     q->wide = (q->n + RUN - 1) / RUN * RUN;
     for (int i = 0; i < q->n; i++) {
-        int from = start && start[first + i] > 0 ? start[first + i] : 0, to = causal ? first + i + 1 : S;
+        int from = start && start[first + i] > 0 ? start[first + i] : 0, to = causal ? q->place + i + 1 : N;
         q->from[i] = from, q->to[i] = to;
         if (from > q->all_from) q->all_from = from;
         if (to < q->all_to) q->all_to = to;
@@ -59,7 +65,7 @@ static keys keys_at(const queries *q, int first)
  * mask the queries of earlier lanes attend to no key of the run. */
 static int lane_from(const queries *q, const keys *k, int j)
 {
-    const int after = k->first + j - q->first;
+    const int after = k->first + j - q->place;
     return k->masked && q->causal && after > 0 ? after / RUN * RUN : 0;
 }
 
@@ -68,8 +74,10 @@ static int lane_from(const queries *q, const keys *k, int j)
 static int keys_for(const queries *q, const keys *k, int lane)
 {
     if (!k->masked || !q->causal) return k->n;
-    const int n = q->first - k->first + lane / RUN * RUN + RUN;
-    return n < 0 ? 0 : n < k->n ? n : k->n;
+    /* Keys of the tile that the last query of this lane's run attends to; more than the tile has, or none (<= 0). */
+    const int below = q->place - k->first + lane / RUN * RUN + RUN;
+    const int n = below <= 0 ? 0 : (below + RUN - 1) / RUN * RUN;
+    return n < k->n ? n : k->n;
 }
 
 static inline vi seen(const queries *q, int lane, int j)
@@ -222,20 +230,20 @@ static void fwd_finish(const pb_attention_fwd_args *a, const queries *q, const s
 static void fwd_block(const pb_attention_fwd_args *a, float *room, int b, int h, int block)
 {
     const int D = a->D, kv = h / (a->H / a->K);
-    const size_t row = (size_t)b * a->S;
+    const size_t row = (size_t)b * a->S, key = (size_t)b * pb_attention_keys(a);
     float *qt = room, *ot = qt + QUERIES * pb_attn_width(D), *s = ot + QUERIES * pb_attn_width(D);
     float *converted = s + KEYS * QUERIES;
     queries q;
     softmax m = {.sum = {0}};
-    find_visible_keys(&q, block * QUERIES, a->S, a->causal, a->start ? a->start + row : NULL);
+    find_visible_keys(&q, block * QUERIES, a->S, pb_attention_keys(a), a->causal, a->start ? a->start + row : NULL);
     for (int i = 0; i < QUERIES; i++) m.top[i] = -INFINITY;
     memset(ot, 0, (size_t)D * QUERIES * sizeof *ot);
     const rows x = rows_at(a->q, row + q.first, a->ldq, h, D, a->dtype);
     load_transposed(qt, QUERIES, q.wide, &x, q.n, D, a->scale);
     for (int j = q.begin; j < q.end; j += KEYS) {
         const keys k = keys_at(&q, j);
-        const rows kr = rows_at(a->k, row + j, a->ldk, kv, D, a->dtype);
-        const rows vr = rows_at(a->v, row + j, a->ldv, kv, D, a->dtype);
+        const rows kr = rows_at(a->k, key + j, a->ldk, kv, D, a->dtype);
+        const rows vr = rows_at(a->v, key + j, a->ldv, kv, D, a->dtype);
         dot_products(s, &q, &k, as_f32(&kr, k.n, D, converted), qt, D);
         weigh(&m, s, &q, &k);
         if (j > q.begin) scale_columns(ot, m.shrink, q.wide, D);
@@ -331,7 +339,7 @@ static void bwd_block(const pb_attention_bwd_args *a, bwd_tiles *m, int b, int h
     const size_t row = (size_t)b * a->S;
     float ones[QUERIES];
     queries q;
-    find_visible_keys(&q, block * QUERIES, a->S, a->causal, a->start ? a->start + row : NULL);
+    find_visible_keys(&q, block * QUERIES, a->S, a->S, a->causal, a->start ? a->start + row : NULL);
     bwd_load(a, m, &q, b, h);
     for (int j = q.begin; j < q.end; j += KEYS) {
         const keys k = keys_at(&q, j);

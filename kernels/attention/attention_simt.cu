@@ -112,21 +112,22 @@ __device__ void store_tile(const float (&out)[4][8], const float (&f)[4], T *p, 
     }
 }
 
-/* Loads the visible keys, lse and delta of queries [i0, i0+TILE) to sm; lse and delta may be NULL. Returns the range of
- * keys that any of these queries attends to: first and end. */
+/* Loads the visible keys, lse and delta of queries [i0, i0+TILE) to sm; lse and delta may be NULL. There are N keys, of
+ * which the last S belong to the queries. Returns the range of keys that any of these queries attends to: first and
+ * end. */
 __device__ int2 load_queries(buffers &sm, const int32_t *start, const float *lse, const float *delta, int i0, int S,
-                             bool causal)
+                             int N, bool causal)
 {
     const int i = i0 + threadIdx.x;
     __syncthreads();
     if (threadIdx.x < TILE) {
         sm.from[threadIdx.x] = i < S && start ? max(start[i], 0) : 0;
-        sm.to[threadIdx.x] = i >= S ? 0 : causal ? i + 1 : S;
+        sm.to[threadIdx.x] = i >= S ? 0 : causal ? N - S + i + 1 : N;
         sm.lse[threadIdx.x] = lse && i < S ? lse[i] : 0;
         sm.delta[threadIdx.x] = delta && i < S ? delta[i] : 0;
     }
     __syncthreads();
-    int2 r = make_int2(S, 0);
+    int2 r = make_int2(N, 0);
     for (int q = 0; q < TILE; q++)
         if (sm.from[q] < sm.to[q]) r = make_int2(min(r.x, sm.from[q]), max(r.y, sm.to[q]));
     return r;
@@ -171,9 +172,10 @@ template <class T> __global__ __launch_bounds__(THREADS, 1) void fwd_kernel(cons
     const int kv = own.head / (a.H / a.K);
     const size_t stat = ((size_t)own.b * a.H + own.head) * a.S;
     const rows_of<T> q = head_of<T>(a.q, a.ldq, own.b, own.head, a.S, a.D);
-    const rows_of<T> k = head_of<T>(a.k, a.ldk, own.b, kv, a.S, a.D), v = head_of<T>(a.v, a.ldv, own.b, kv, a.S, a.D);
+    const int N = a.keys ? a.keys : a.S;
+    const rows_of<T> k = head_of<T>(a.k, a.ldk, own.b, kv, N, a.D), v = head_of<T>(a.v, a.ldv, own.b, kv, N, a.D);
     const int2 range =
-        load_queries(sm, a.start ? a.start + (size_t)own.b * a.S : NULL, NULL, NULL, own.r0, a.S, a.causal);
+        load_queries(sm, a.start ? a.start + (size_t)own.b * a.S : NULL, NULL, NULL, own.r0, a.S, N, a.causal);
     float o[4][8] = {}, top[4], sum[4] = {};
     for (int i = 0; i < 4; i++) top[i] = -INFINITY;
     for (int j0 = range.x; j0 < range.y; j0 += TILE) {
@@ -251,7 +253,7 @@ __global__ __launch_bounds__(THREADS, 1) void dkv_kernel(const pb_attention_bwd_
         const rows_of<T> q = head_of<T>(a.q, a.ldq, own.b, h, a.S, a.D);
         const rows_of<T> dO = head_of<T>(a.dO, a.lddo, own.b, h, a.S, a.D);
         for (int i0 = a.causal ? own.r0 : 0; i0 < a.S; i0 += TILE) {
-            const int2 range = load_queries(sm, start, a.lse + stat, delta + stat, i0, a.S, a.causal);
+            const int2 range = load_queries(sm, start, a.lse + stat, delta + stat, i0, a.S, a.S, a.causal);
             if (range.x >= own.r0 + TILE || range.y <= own.r0) continue;
             float s[4][4], dp[4][4];
             dot_tile(s, k, own.r0, q, i0, a.D, sm);
@@ -279,7 +281,7 @@ __global__ __launch_bounds__(THREADS, 1) void dq_kernel(const pb_attention_bwd_a
     const rows_of<T> dO = head_of<T>(a.dO, a.lddo, own.b, own.head, a.S, a.D);
     const rows_of<T> k = head_of<T>(a.k, a.ldk, own.b, kv, a.S, a.D), v = head_of<T>(a.v, a.ldv, own.b, kv, a.S, a.D);
     const int2 range =
-        load_queries(sm, a.start ? a.start + row : NULL, a.lse + stat, delta + stat, own.r0, a.S, a.causal);
+        load_queries(sm, a.start ? a.start + row : NULL, a.lse + stat, delta + stat, own.r0, a.S, a.S, a.causal);
     float dq[4][8] = {};
     for (int j0 = range.x; j0 < range.y; j0 += TILE) {
         float s[4][4], dp[4][4];

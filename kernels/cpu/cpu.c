@@ -28,8 +28,12 @@ bool pb_cpu_is_v4(const pb_cpuid *c)
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <pthread.h>
 
-static pb_cpuid ask(void)
+/* Asked once: every op call selects an implementation, and in a virtual machine each CPUID is a trap of microseconds. */
+static pb_cpuid own;
+
+static void ask(void)
 {
     pb_cpuid c = {0};
     uint32_t a, b, d, high;
@@ -38,19 +42,18 @@ static pb_cpuid ask(void)
     __get_cpuid(0x80000001, &a, &b, &c.ecx81, &d);
     /* The instruction xgetbv is illegal unless CPUID reports OSXSAVE (bit 27). */
     if (c.ecx1 & 1u << 27) __asm__ volatile("xgetbv" : "=a"(c.xcr0), "=d"(high) : "c"(0));
-    return c;
+    own = c;
 }
 
-bool pb_cpu_has_avx512(void)
+static const pb_cpuid *this_cpu(void)
 {
-    const pb_cpuid c = ask();
-    return pb_cpu_is_v4(&c);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, ask);
+    return &own;
 }
-bool pb_cpu_has_avx2(void)
-{
-    const pb_cpuid c = ask();
-    return pb_cpu_is_v3(&c);
-}
+
+bool pb_cpu_has_avx512(void) { return pb_cpu_is_v4(this_cpu()); }
+bool pb_cpu_has_avx2(void) { return pb_cpu_is_v3(this_cpu()); }
 #else
 bool pb_cpu_has_avx512(void) { return false; }
 bool pb_cpu_has_avx2(void) { return false; }

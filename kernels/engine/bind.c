@@ -41,10 +41,9 @@ double pb_uniform(uint64_t seed, uint64_t i)
 static size_t span(const pb_bound *t) { return t->rows ? (t->rows - 1) * t->ld + t->cols : 0; }
 static size_t span_bytes(const pb_bound *t) { return span(t) * pb_dtype_size(t->dtype); }
 
-/* Returns the FNV-1a hash of p[0..n), computed on eight bytes at a time, because tensors of benchmarks have
- * gigabytes. */
-static uint64_t checksum(const unsigned char *p, size_t n)
+uint64_t pb_checksum(const void *bytes, size_t n)
 {
+    const unsigned char *p = bytes;
     uint64_t h = 1469598103934665603u, word = 0;
     for (; n >= sizeof word; p += sizeof word, n -= sizeof word) {
         memcpy(&word, p, sizeof word);
@@ -87,7 +86,7 @@ static pb_status fill(pb_binder *b, int k)
     if (t->role == PB_ROLE_OUT || t->ld > t->cols) poison(t, host + GUARD);
     if (t->raw) memcpy(host + GUARD, t->raw, bytes);
     else if (t->role != PB_ROLE_OUT) seed_values(t, b->seed + 0x1000u * (uint64_t)(k + 1), host + GUARD);
-    if (t->role == PB_ROLE_IN) t->sum = checksum(host + GUARD, bytes);
+    if (t->role == PB_ROLE_IN) t->sum = pb_checksum(host + GUARD, bytes);
     pb_status s = pb_upload(b->ctx, (unsigned char *)t->p - GUARD, host, bytes + 2 * GUARD);
     free(host);
     return s;
@@ -223,6 +222,50 @@ static pb_status fetch(pb_ctx *ctx, const void *dev, size_t n, unsigned char **o
     return PB_OK;
 }
 
+/* Copies the elements of a tensor between packed rows and rows that are t->ld elements apart. */
+static void copy_rows(const pb_bound *t, unsigned char *packed, unsigned char *apart, bool pack)
+{
+    const size_t e = pb_dtype_size(t->dtype), row = t->cols * e;
+    for (size_t r = 0; r < t->rows && row; r++) {
+        if (pack) memcpy(packed + r * row, apart + r * t->ld * e, row);
+        else memcpy(apart + r * t->ld * e, packed + r * row, row);
+    }
+}
+
+pb_status pb_bound_get(const pb_binder *b, int k, void *host)
+{
+    const pb_bound *t = &b->t[k];
+    unsigned char *all;
+    PB_TRY(fetch(b->ctx, t->p, span_bytes(t), &all));
+    copy_rows(t, host, all, true);
+    free(all);
+    return PB_OK;
+}
+
+pb_status pb_bound_set(pb_binder *b, int k, const void *host)
+{
+    pb_bound *t = &b->t[k];
+    unsigned char *all;
+    PB_TRY(fetch(b->ctx, t->p, span_bytes(t), &all)); /* for the gaps */
+    copy_rows(t, (void *)host, all, false);
+    t->sum = pb_checksum(all, span_bytes(t));
+    const pb_status s = pb_upload(b->ctx, t->p, all, span_bytes(t));
+    free(all);
+    return s;
+}
+
+bool pb_bound_has_addresses(const pb_binder *b, int k)
+{
+    const pb_bound *t = &b->t[k];
+    for (size_t at = 0; t->raw && at + sizeof(uintptr_t) <= span_bytes(t); at += sizeof(uintptr_t)) {
+        uintptr_t word;
+        memcpy(&word, (const unsigned char *)t->raw + at, sizeof word);
+        for (int i = 0; i < b->n; i++)
+            if (i != k && word - (uintptr_t)b->t[i].p <= span_bytes(&b->t[i])) return true;
+    }
+    return false;
+}
+
 pb_status pb_copy_inputs(pb_binder *to, const pb_binder *from)
 {
     for (int k = 0; k < from->n; k++) {
@@ -230,7 +273,7 @@ pb_status pb_copy_inputs(pb_binder *to, const pb_binder *from)
         size_t bytes = span_bytes(&from->t[k]);
         if (from->t[k].role == PB_ROLE_OUT || from->t[k].raw) continue;
         PB_TRY(fetch(from->ctx, from->t[k].p, bytes, &host));
-        to->t[k].sum = checksum(host, bytes);
+        to->t[k].sum = pb_checksum(host, bytes);
         pb_status s = pb_upload(to->ctx, to->t[k].p, host, bytes);
         free(host);
         PB_TRY(s);
@@ -252,7 +295,7 @@ static pb_status check_one(const pb_bound *t, const unsigned char *host)
     const unsigned char *body = host + GUARD;
     if (!guard_kept(host)) return pb_fail(PB_EWRONG, "tensor %s: the op wrote before its first element", t->name);
     if (!guard_kept(body + bytes)) return pb_fail(PB_EWRONG, "tensor %s: the op wrote past its last element", t->name);
-    if (t->role == PB_ROLE_IN && checksum(body, bytes) != t->sum)
+    if (t->role == PB_ROLE_IN && pb_checksum(body, bytes) != t->sum)
         return pb_fail(PB_EWRONG, "tensor %s: the op changed an input", t->name);
     if (t->ld > t->cols && !gaps_untouched(t, body))
         return pb_fail(PB_EWRONG, "tensor %s: the op wrote between its rows", t->name);

@@ -64,6 +64,17 @@ pb_status pb_rebind(pb_binder *b);
 pb_status pb_copy_inputs(pb_binder *to, const pb_binder *from);
 pb_bound *pb_find_bound(pb_binder *b, const char *name); /* NULL: no tensor has this name */
 
+/* Copy the elements of tensor k between host memory [rows,cols], which has no gaps, and the device. pb_bound_set also
+ * makes the written values those that pb_check_guards expects of an input. Host syncs. */
+pb_status pb_bound_get(const pb_binder *b, int k, void *host);
+pb_status pb_bound_set(pb_binder *b, int k, const void *host);
+/* True if the bytes given to pb_in_raw or pb_inout_raw contain the address of a tensor of this binder. On a planning
+ * context no number looks like an address. */
+bool pb_bound_has_addresses(const pb_binder *b, int k);
+
+/* Returns the FNV-1a hash of n bytes, computed on eight bytes at a time, because tensors of benchmarks have gigabytes. */
+uint64_t pb_checksum(const void *bytes, size_t n);
+
 /* Fails with EWRONG and a message if a guard word, a gap between rows or an input has changed since it was bound. */
 pb_status pb_check_guards(pb_binder *b);
 

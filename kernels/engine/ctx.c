@@ -32,6 +32,22 @@ pb_status pb_backend_find(const char *name, pb_backend_id *out)
     return pb_fail(PB_EINVAL, "device '%s' is not one of cpu, cuda", name);
 }
 
+pb_status pb_device_find(const char *text, pb_backend_id *id, int *number)
+{
+    const char *colon = strchr(text, ':');
+    char name[16], *end = NULL;
+    const size_t n = colon ? (size_t)(colon - text) : strlen(text);
+    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), text);
+    PB_TRY(pb_backend_find(name, id));
+    *number = 0;
+    if (!colon) return PB_OK;
+    const long v = colon[1] >= '0' && colon[1] <= '9' ? strtol(colon + 1, &end, 10) : -1;
+    if (*id == PB_CPU || v < 0 || v > 99999 || *end)
+        return pb_fail(PB_EINVAL, "device '%.60s' is not one of cpu, cuda, cuda:N with a number N", text);
+    *number = (int)v;
+    return PB_OK;
+}
+
 pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device)
 {
     const char *d = getenv("PB_DEBUG");

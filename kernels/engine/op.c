@@ -35,10 +35,13 @@ bool pb_impl_exists(pb_backend_id backend, const char *name)
 
 void pb_dims_text(const pb_op *op, const int *dim, char *out, size_t n)
 {
+    const int common = (int)strlen(op->axes), all = common + (op->rare ? (int)strlen(op->rare) : 0);
     size_t len = 0;
     if (n) *out = 0;
-    for (int i = 0; op->axes[i] && len < n; i++) {
-        int w = snprintf(out + len, n - len, "%s%c%d", i ? "." : "", op->axes[i], dim[i]);
+    for (int i = 0; i < all && len < n; i++) {
+        if (i >= common && !dim[i]) continue;
+        int w = snprintf(out + len, n - len, "%s%c%d", i ? "." : "", i < common ? op->axes[i] : op->rare[i - common],
+                         dim[i]);
         if (w < 0) return;
         len += (size_t)w;
     }

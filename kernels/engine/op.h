@@ -32,13 +32,25 @@ typedef struct pb_cost {
 
 typedef int pb_dims[PB_MAX_AXES];
 
+/* A number among an op's arguments that no shape determines, such as eps. */
+typedef struct pb_number {
+    const char *name;     /* NULL ends a list */
+    size_t offset, bytes; /* in the struct of arguments; bytes: of a float or a double */
+} pb_number;
+#define PB_NUMBER(args, member)                                                                                        \
+    {                                                                                                                  \
+#member, offsetof(args, member), sizeof(((args *)0)->member)                                                   \
+    }
+
 typedef struct pb_op {
-    const char *name;           /* for example "rmsnorm_fwd" */
-    const char *axes;           /* for example "BSD": one letter per entry of pb_dims */
-    const pb_dims *edge;        /* shapes that the tests run; a row whose first entry is 0 ends the list */
-    const pb_dims *grid;        /* shapes that `bench --suite kernels` runs; ended like `edge` */
+    const char *name;    /* for example "rmsnorm_fwd" */
+    const char *axes;    /* for example "BSD": one letter per entry of pb_dims */
+    const char *rare;    /* axes after those, which the text of a shape names only where they are not 0; NULL: none */
+    const pb_dims *edge; /* shapes that the tests run; a row whose first entry is 0 ends the list */
+    const pb_dims *grid; /* shapes that `bench --suite kernels` runs; ended like `edge` */
     const pb_dims *device_grid; /* further shapes for GPUs, too large for a CPU; NULL: none */
     size_t args_size;
+    const pb_number *numbers;           /* with which a captured call is described besides its shape; NULL: none */
     const pb_impl *impls[PB_NBACKENDS]; /* the preferred implementation first */
     /* Fails with EINVAL on arguments that no implementation may take, such as a negative size, eps <= 0 or NULL. */
     pb_status (*check)(const void *args);

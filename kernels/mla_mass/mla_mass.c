@@ -157,6 +157,7 @@ const pb_op pb_op_mla_mass_fwd = {
     .grid = (const pb_dims *)grid,
     .device_grid = (const pb_dims *)device_grid,
     .args_size = sizeof(pb_mla_mass_fwd_args),
+    .numbers = (const pb_number[]){PB_NUMBER(pb_mla_mass_fwd_args, scale), {0}},
     .impls = PB_BOTH_BACKENDS(mla_mass, fwd),
     .check = fwd_check,
     .bind = fwd_bind,

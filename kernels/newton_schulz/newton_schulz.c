@@ -226,6 +226,7 @@ const pb_op pb_op_newton_schulz_run = {
     .grid = grid,
     .device_grid = device_grid,
     .args_size = sizeof(pb_newton_schulz_run_args),
+    .numbers = (const pb_number[]){PB_NUMBER(pb_newton_schulz_run_args, eps), {0}},
     .impls = PB_BOTH_BACKENDS(newton_schulz, run),
     .check = run_check,
     .bind = run_bind,

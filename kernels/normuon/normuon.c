@@ -344,6 +344,12 @@ static pb_cost check_cost(const void *args)
     return (pb_cost){.bytes = (double)a->n * (double)pb_dtype_size(a->dtype)};
 }
 
+static const pb_number momentum_numbers[] = {PB_NUMBER(pb_normuon_momentum_args, mu), {0}};
+static const pb_number rows_numbers[] = {PB_NUMBER(pb_normuon_rows_args, beta2), {0}};
+static const pb_number apply_numbers[] = {
+    PB_NUMBER(pb_normuon_apply_args, rate), PB_NUMBER(pb_normuon_apply_args, mu), {0}};
+static const pb_number check_numbers[] = {{0}};
+
 #define NORMUON_OP(pass, axes_, edges, grids, device_grids, ...)                                                       \
     const pb_op pb_op_normuon_##pass = {                                                                               \
         .name = "normuon_" #pass,                                                                                      \
@@ -352,6 +358,7 @@ static pb_cost check_cost(const void *args)
         .grid = grids,                                                                                                 \
         .device_grid = device_grids,                                                                                   \
         .args_size = sizeof(pb_normuon_##pass##_args),                                                                 \
+        .numbers = pass##_numbers,                                                                                     \
         .impls = PB_BOTH_BACKENDS(normuon, pass),                                                                      \
         .check = pass##_check,                                                                                         \
         .bind = pass##_bind,                                                                                           \

@@ -189,6 +189,7 @@ const pb_op pb_op_rmsnorm_fwd = {
     .grid = grid,
     .device_grid = device_grid,
     .args_size = sizeof(pb_rmsnorm_fwd_args),
+    .numbers = (const pb_number[]){PB_NUMBER(pb_rmsnorm_fwd_args, eps), {0}},
     .impls = PB_BOTH_BACKENDS(rmsnorm, fwd),
     .check = fwd_check,
     .bind = fwd_bind,

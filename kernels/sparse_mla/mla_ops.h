@@ -31,12 +31,14 @@ PB_FAST_DECLARE(pb_mla_bwd)
             "ref", pb_mla_##pass##_ref, .workspace = pb_mla_##pass##_ref_workspace},                                   \
         {0},                                                                                                           \
     };                                                                                                                 \
+    static const pb_number pass##_numbers[] = {PB_NUMBER(pb_mla_##pass##_args, scale), {0}};                           \
     const pb_op pb_op_##f##_##pass = {.name = #f "_" #pass,                                                            \
                                       .axes = axes,                                                                    \
                                       .edge = (const pb_dims *)edge,                                                   \
                                       .grid = (const pb_dims *)grid,                                                   \
                                       .device_grid = (const pb_dims *)device_grid,                                     \
                                       .args_size = sizeof(pb_mla_##pass##_args),                                       \
+                                      .numbers = pass##_numbers,                                                       \
                                       .impls = PB_BOTH_BACKENDS(f, pass),                                              \
                                       .check = pass##_check,                                                           \
                                       .bind = pass##_bind,                                                             \

@@ -124,6 +124,7 @@ const pb_op pb_op_syrk_product = {
     .grid = grid,
     .device_grid = device_grid,
     .args_size = sizeof(pb_syrk_product_args),
+    .numbers = (const pb_number[]){PB_NUMBER(pb_syrk_product_args, alpha), PB_NUMBER(pb_syrk_product_args, beta), {0}},
     .impls = PB_BOTH_BACKENDS(syrk, product),
     .check = product_check,
     .bind = product_bind,

@@ -78,6 +78,7 @@ const pb_op pb_op_uniform_fill = {
     .grid = grid,
     .device_grid = device_grid,
     .args_size = sizeof(pb_uniform_fill_args),
+    .numbers = (const pb_number[]){PB_NUMBER(pb_uniform_fill_args, centre), PB_NUMBER(pb_uniform_fill_args, half), {0}},
     .impls = PB_BOTH_BACKENDS(uniform, fill),
     .check = fill_check,
     .bind = fill_bind,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """pretrained_perplexity.py - the comparisons of scripts/peers/check_pretrained, which runs it:
-pretrained_perplexity.py TRAIN FOLDER
+pretrained_perplexity.py TRAIN FOLDER CONVERSATIONS
 
 transformers reads the GGUF file itself (gguf_file), with the dequantisation of the package gguf and its own inverse of
 the permuted rows, so nothing but the file is shared."""
@@ -8,6 +8,7 @@ import json
 import math
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import torch
@@ -33,12 +34,13 @@ def weights(folder, model):
         names = list(f.keys())
         other = [n for n in names if n not in want or not torch.equal(f.get_tensor(n), want[n])]
     missing = [n for n in want if n not in names and n != "lm_head.weight"]  # tied to the embedding
-    report("weights", not other and not missing, f"{len(names)} tensors, {len(other) + len(missing)} of them other")
+    report("weights", not other and not missing, f"{len(names)} tensors, {len(other) + len(missing)} different")
 
 
-def conversations(tokenizer):
-    for line in open(ROOT / "data/corpus.jsonl", encoding="utf-8"):
-        yield tokenizer.apply_chat_template(json.loads(line)["messages"], tokenize=False)
+def shipped(most):
+    """The first lines of the shipped text, one conversation each; most 0: all."""
+    lines = (ROOT / "data/corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    return lines[:most] if most else lines
 
 
 def ids(train, path, tokenizer, texts):
@@ -51,12 +53,11 @@ def ids(train, path, tokenizer, texts):
     report("ids", got == want, f"{len(lines)} lines, {sum(map(len, want))} tokens")
 
 
-def ours(train, model):
-    """Tokens and loss of `train eval` on the shipped conversations, each cut nowhere and all tokens counted."""
+def ours(train, model, data):
+    """Tokens and loss of `train eval` on the conversations, each cut nowhere and all tokens counted."""
     words = subprocess.run([train, "eval", "--model", model, "--tuning", "full", "--seq", "1024", "--batch", "1",
-                            "--loss-mask-type", "all", "--long-ones", "refuse", "--quiet", "--data",
-                            str(ROOT / "data/corpus.jsonl")], text=True,
-                           capture_output=True, check=True).stdout.split()
+                            "--loss-mask-type", "all", "--long-ones", "refuse", "--quiet", "--data", data],
+                           text=True, capture_output=True, check=True).stdout.split()
     return int(words[words.index("tokens") + 1]), float(words[words.index("loss") + 1])
 
 
@@ -77,16 +78,20 @@ def main():
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=gguf.name)
     tokenizer.chat_template = GGUFReader(gguf).fields["tokenizer.chat_template"].contents()
     model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf.name, dtype=torch.float32)
-    texts = list(conversations(tokenizer))
+    lines = shipped(int(sys.argv[3]))
+    texts = [tokenizer.apply_chat_template(json.loads(line)["messages"], tokenize=False) for line in lines]
     weights(folder, model)
     ids(train, str(gguf), tokenizer, texts)
     n, loss = theirs(model, tokenizer, texts)
     print(f"{'transformers':28} {n} tokens, loss {loss:.6f}, perplexity {math.exp(loss):.6f}", flush=True)
-    for what, path in ("train eval, GGUF file", str(gguf)), ("train eval, folder", str(folder)):
-        own_n, own = ours(train, path)
-        relative = abs(math.expm1(own - loss))
-        report(what, own_n == n and relative <= BOUND,
-               f"{own_n} tokens, loss {own:.6f}, perplexity {math.exp(own):.6f}, relative difference {relative:.1e}")
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as data:
+        data.writelines(lines)
+        data.flush()
+        for what, path in ("train eval, GGUF file", str(gguf)), ("train eval, folder", str(folder)):
+            own_n, own = ours(train, path, data.name)
+            relative = abs(math.expm1(own - loss))
+            report(what, own_n == n and relative <= BOUND, f"{own_n} tokens, loss {own:.6f}, perplexity "
+                   f"{math.exp(own):.6f}, relative difference {relative:.1e}")
     return bad > 0
 
 

@@ -1,6 +1,6 @@
 /* fuzz_gguf.c - fuzzes the reader of GGUF files with libFuzzer. To build and run it:
  *     cmake --preset fuzz && cmake --build --preset fuzz
- *     build/fuzz/bin/fuzz_gguf -max_total_time=60 -max_len=6000 NEW_FILES_GO_HERE tests/fuzz/corpus_gguf
+ *     build/fuzz/bin/fuzz_gguf -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_gguf
  * Accepted input must keep the guarantees of gguf.h; refused input must give one line of error. */
 #include <stdlib.h>
 #include <string.h>

@@ -341,6 +341,26 @@ static void an_instruction_set_needs_its_whole_level(void **state)
 #endif
 }
 
+static void a_device_is_a_backend_and_a_number(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"gpu",         "cuda:",   "cuda:x", "cuda:1x",
+                                      "cuda:-1",     "cuda: 1", "cpu:0",  "cuda:+1",
+                                      "cuda:100000", "",        ":1",     "cuda:99999999999999999999"};
+    pb_backend_id id = PB_NBACKENDS;
+    int number = -1;
+    CHECK_OK(pb_device_find("cpu", &id, &number));
+    assert_true(id == PB_CPU && number == 0);
+    CHECK_OK(pb_device_find("cuda", &id, &number));
+    assert_true(id == PB_CUDA && number == 0);
+    CHECK_OK(pb_device_find("cuda:0", &id, &number));
+    assert_int_equal(number, 0);
+    CHECK_OK(pb_device_find("cuda:13", &id, &number));
+    assert_int_equal(number, 13);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK_FAILS(pb_device_find(bad[i], &id, &number), PB_EINVAL, "is not one of cpu, cuda");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +382,7 @@ int main(void)
         cmocka_unit_test(a_copy_moves_every_byte),
         cmocka_unit_test(unknown_implementation_is_an_error),
         cmocka_unit_test(arena_measures_then_carves),
+        cmocka_unit_test(a_device_is_a_backend_and_a_number),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);
 }

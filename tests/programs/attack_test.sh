@@ -1,10 +1,10 @@
 #!/bin/bash
-# attack_test.sh BENCH TRAIN SOURCE WRITE_RUNS - runs every command of both programs on a full disk, without standard
-# streams, together with a second process that writes the same output, and with FIFOs, devices and wrong files as input
-# or output. BENCH is bench with quick suites (bench_fixture). Each command must end with the documented exit code and
+# attack_test.sh BENCH TRAIN SOURCE WRITE_RUNS WRITE_CAPTURE - runs every command of both programs on a full disk,
+# without standard streams, together with a second process that writes the same output, and with FIFOs, devices and
+# wrong files as input or output. BENCH is bench with quick suites (bench_fixture). Each command must end with the documented exit code and
 # one line on stderr, must not leave half-written files, must not destroy existing files, and must not hang.
 declare -A program=([bench]=$(realpath "$1") [train]=$(realpath "$2"))
-source=$(realpath "$3") write_runs=$(realpath "$4")
+source=$(realpath "$3") write_runs=$(realpath "$4") write_capture=$(realpath "$5")
 . "${0%/*}/../cli.sh"
 LIMIT=30 # seconds; a command normally takes less than one
 
@@ -18,6 +18,7 @@ bench report     | run.csv    | -      |      | report IN
 bench compare    | -          | folder |      | compare --self --suite paired --pairs 2 --max-pairs 2 --samples 2 --quiet --out OUT
 bench history    | gates.csv  | .csv   |      | history --baseline stored --gates IN --format csv --out OUT
 bench analyze    | -          | -      |      | analyze inputs/profile
+bench replay     | call.safetensors | - |     | replay IN
 bench project    | comm.csv   | .csv   |      | project --format csv --ranks 2,3,4,5,6,7,8,2,3,4,5,6,7,8,2,3,4,5,6,7,8,2,3,4,5,6,7,8 IN --out OUT
 bench baseline   | base.csv   | folder |      | baseline save IN --reason why --gates inputs/gates.csv --baseline OUT
 bench export     | run.csv    | .txt   |      | export IN --to benchfmt --out OUT
@@ -29,6 +30,8 @@ bench help       | -          | -      |      | help run
 train run        | data.jsonl | folder |      | run --steps 1 --batch 1 --seq 32 --data IN --save OUT
 train eval       | data.jsonl | -      |      | eval --batch 1 --seq 32 --data IN
 train export     | tiny.gguf  | folder |      | export --model IN --tokenizer bytes --out OUT
+train generate   | -          | -      |      | generate --prompt a --max-tokens 3
+train smoke      | data.jsonl | -      |      | smoke --batch 1 --seq 32 --data IN
 train tokenize   | text       | -      |      | tokenize IN
 train plan       | -          | -      |      | plan
 train completion | -          | -      |      | completion bash
@@ -46,6 +49,7 @@ for of in base:inputs/base sessions_10:stored/m1/backward; do
     awk 'NR == 1 { print } NR > 1 { for (i = 1; i < 30; i++) { row = $0; sub(/[?]/, "?a" i "=1\\&", row); print row } }' \
         "runs/${of%:*}.csv" >"${of#*:}.csv"
 done
+"$write_capture" inputs/call.safetensors rmsnorm_fwd f32 B1.S2.G1.D8.p0.a0.f0 ref || fail 'no capture to replay'
 head -n 3 "$source/data/corpus.jsonl" >inputs/data.jsonl
 echo text >inputs/text
 cp "$source/tests/fixtures/gguf/small.gguf" inputs/tiny.gguf

@@ -20,6 +20,9 @@ whole=$(result --model "$fixtures/gguf/llama.gguf") folder=$(result --model out)
 [[ -n $whole && $whole == "$folder" ]] || fail "export: $whole, but $folder"
 grep -q 'chat template: chatml, from tokenizer_config.json' <("$train" plan --model out --data few.jsonl --seq 32) ||
     fail 'the exported folder has no chat template'
+said() { "$train" generate --max-tokens 5 --prompt hello --ids --quiet "$@" 2>/dev/null; }
+words=$(said --model "$fixtures/gguf/llama.gguf")
+[[ -n $words && $words == "$(said --model out)" ]] || fail "generate: $words, but from the folder $(said --model out)"
 grep -q note log && fail 'a tensor of the file is said to be unused'
 expect 2 'is the model'"'"'s own folder' "$train" export --model out --out ./out/.
 expect 2 'export needs --out DIR' "$train" export --model "$fixtures/gguf/llama.gguf"

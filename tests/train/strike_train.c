@@ -1,10 +1,13 @@
-/* strike_train.c - makes one rank of a job die, stop or fail at a chosen point. The program train_struck is `train`
+/* strike_train.c - makes one rank of a job die, stop, fail or compute NaN at a chosen point. The program train_struck is `train`
  * linked with this file's wrappers. The environment variable PB_STRIKE holds "RANK STEP WHERE HOW":
  *     STEP   completed steps before the struck one
  *     WHERE  recording (an op while the step is recorded), replay (a collective of a replayed step; for `fail` and `hang`,
- *            and on a GPU, the replay itself), checkpoint (while the state is read), evaluation (an op)
- *     HOW    kill (SIGKILL), stop (SIGSTOP), hang (the thread waits forever), fail (the call returns EDEVICE)
+ *            and on a GPU, the replay itself), checkpoint (while the state is read), evaluation (an op), optimizer (the
+ *            orthogonalisations of an eager step on a CPU; `nan` only)
+ *     HOW    kill (SIGKILL), stop (SIGSTOP), hang (the thread waits forever), fail (the call returns EDEVICE), nan (the
+ *            first element of the result is NaN)
  * Rank R writes into the file TMPDIR/eventsR when communicators are aborted and closed, and graphs freed. */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +16,7 @@
 #include <unistd.h>
 
 #include "kernels/comm/backend.h"
+#include "kernels/newton_schulz/newton_schulz.h"
 #include "os/where.h"
 #include "trainer/step/graphs.h"
 
@@ -33,20 +37,27 @@ void __wrap_pb_graphs_free(pb_graphs *g, pb_ctx *ctx);
 void __wrap_pb_comm_abort(pb_comm *comm);
 void __wrap_pb_comm_close(pb_comm *comm);
 
+/* True if this call, at `here`, is the chosen point, and the chosen strike is a word of `how`; returns it in chosen. */
+static bool is_chosen(const char *here, const char *how, char chosen[8])
+{
+    char where[32];
+    int rank;
+    long long step;
+    pb_where at;
+    const char *text = getenv("PB_STRIKE"), *own = getenv("OMPI_COMM_WORLD_RANK");
+    if (!text || !own || sscanf(text, "%d %lld %31s %7s", &rank, &step, where, chosen) != 4) return false;
+    pb_where_read(&at);
+    if (atoi(own) != rank || at.step != step || strcmp(where, here) != 0 || !strstr(how, chosen)) return false;
+    return strcmp(here, "recording") == 0 || (at.phase && strcmp(at.phase, here) == 0);
+}
+
 /* Strikes at the first call at the chosen point, but a signal comes at the third call (of a replay, which has fewer, at
  * the first). The heartbeats of the time before a signal tell the monitor where this rank is. */
 static pb_status strike(const char *here, const char *how)
 {
-    char where[32], chosen[8];
-    int rank;
-    long long step;
+    char chosen[8];
     static int calls;
-    pb_where at;
-    const char *text = getenv("PB_STRIKE"), *own = getenv("OMPI_COMM_WORLD_RANK");
-    if (!text || !own || sscanf(text, "%d %lld %31s %7s", &rank, &step, where, chosen) != 4) return PB_OK;
-    pb_where_read(&at);
-    if (atoi(own) != rank || at.step != step || strcmp(where, here) != 0 || !strstr(how, chosen)) return PB_OK;
-    if (strcmp(here, "recording") != 0 && (!at.phase || strcmp(at.phase, here) != 0)) return PB_OK;
+    if (!is_chosen(here, how, chosen)) return PB_OK;
     if (strcmp(chosen, "fail") == 0) return pb_fail(PB_EDEVICE, "struck while in %s", here);
     if (++calls != (strcmp(here, "replay") == 0 ? 1 : 3)) return PB_OK;
     (void)nanosleep(&(struct timespec){.tv_nsec = 700000000}, NULL);
@@ -57,7 +68,12 @@ static pb_status strike(const char *here, const char *how)
 pb_status __wrap_pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args)
 {
     if (!ctx->planning) PB_TRY(strike(ctx->recording ? "recording" : "evaluation", "kill stop fail"));
-    return __real_pb_op_run(ctx, op, args);
+    PB_TRY(__real_pb_op_run(ctx, op, args));
+    char chosen[8];
+    const pb_newton_schulz_run_args *a = args;
+    if (op == &pb_op_newton_schulz_run && ctx->id == PB_CPU && !ctx->planning && is_chosen("optimizer", "nan", chosen))
+        pb_store(a->y, 0, a->dtype, (double)NAN);
+    return PB_OK;
 }
 
 pb_status __wrap_pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)

@@ -16,10 +16,18 @@ help run                                      |   0 | --loss-mask-type
 help evla                                     |   2 | did you mean 'eval'?
 eval --help                                   |   0 | --dump-logits
 completion bash                               |   0 | complete -F _train train
+completion bash                               |   0 | cpu cuda"
 completion fish                               |   2 | train completion bash
 rnu                                           |   2 | did you mean 'run'?
 --steps 0                                     |   2 | --steps 0: need a whole number from 1
 --stpes 3                                     |   2 | did you mean '--steps'?
+--steps 1 --device cuda:x                     |   2 | --device cuda:x: need one of cpu
+--steps 1 --device cuda:                      |   2 | --device cuda:: need one of cpu
+--steps 1 --device cuda:1x                     |   2 | --device cuda:1x: need one of
+--steps 1 --device cpu:1                      |   2 | --device cpu:1: need one of cpu
+--steps 1 --device cdua                       |   2 | did you mean 'cuda'?
+--steps 1 --device cuda:99                    | 125 | train: cuda
+plan --ranks 2 --device cuda:1                |   2 | --device cuda:1: each rank of a host uses the GPU with its own number
 --tuning lroa                                 |   2 | did you mean 'lora'?
 --steps 1 word                                |   2 | 'word' is not an option
 --model tinny                                 |   2 | tiny-qwen3

@@ -25,12 +25,27 @@ static void carve_layer(pb_trainer *t, int layer)
     a->lse = pb_carve(m, T * g->H * f);
 }
 
+static void tensors(const pb_trainer *t, int layer, pb_give_tensor give, void *self)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, d = (size_t)g->d, H = (size_t)g->H, K = (size_t)g->K;
+    const pb_gqa_acts *a = pb_gqa_layer(t, layer);
+    const pb_dtype dt = t->model.cfg.dtype;
+    give(self, "qkv", a->qkv, T, (size_t)pb_qkv_width(g), dt);
+    give(self, "qk", a->qk, T, (H + K) * d, dt);
+    give(self, "o", a->o, T, H * d, dt);
+    give(self, "lse", a->lse, (size_t)t->cfg.B * H, (size_t)t->S, PB_F32);
+}
+
 static void carve_shared(pb_trainer *t)
 {
-    const size_t n = (size_t)t->cfg.S * (t->model.g.d / 2);
+    const pb_geometry *g = &t->model.g;
+    const size_t S = (size_t)t->cfg.S, n = S * (g->d / 2);
+    const size_t cache = S * g->L * 2 * g->K * g->d * pb_dtype_size(t->model.cfg.dtype);
     pb_gqa *s = t->block_state;
     s->cos = pb_carve(&t->acts, n * sizeof(float));
     s->sin = pb_carve(&t->acts, n * sizeof(float));
+    s->cache = pb_carve(&t->acts, t->cfg.cached ? cache : 0);
 }
 
 static void carve_backward(pb_trainer *t)
@@ -75,4 +90,5 @@ const pb_block pb_block_gqa = {.state_bytes = sizeof(pb_gqa),
                                .forward = pb_gqa_forward,
                                .recompute = pb_gqa_recompute,
                                .backward = pb_gqa_backward,
+                               .tensors = tensors,
                                .flops = flops};

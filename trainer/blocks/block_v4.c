@@ -8,6 +8,7 @@ static pb_status check(const pb_train_config *c)
 {
     if (c->model.tuning != PB_FULL)
         return pb_fail(PB_EINVAL, "%s has no adapters: need tuning full", c->model.geometry->name);
+    if (c->cached) return pb_fail(PB_EINVAL, "%s has no cache of keys and values", c->model.geometry->name);
     if (c->model.index_loss > 0 && !sparse(c))
         return pb_fail(PB_EINVAL, "dense attention has no indexer to train: need index loss 0");
     return PB_OK;
@@ -105,6 +106,23 @@ static pb_v4_index carve_index(pb_trainer *t, const pb_v4_shape *s)
                          .rstd = pb_carve(m, rows * sizeof(float)),
                          .w = pb_carve(m, T * g->index_H * sizeof(float)),
                          .pick = pb_carve(m, (T * s->T + 1) * sizeof(int32_t))};
+}
+
+static void tensors(const pb_trainer *t, int layer, pb_give_tensor give, void *self)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, B = (size_t)t->cfg.B, H = (size_t)g->H, d = (size_t)g->d;
+    const pb_v4_shape s = pb_v4_shape_of(t, layer, t->S);
+    const pb_v4_acts *a = t->layers[layer].block;
+    const pb_dtype dt = t->model.cfg.dtype;
+    give(self, "latent", a->latent, T, (size_t)s.width, dt);
+    give(self, "qr", a->qr, T, (size_t)g->v4->q_rank, dt);
+    give(self, "q", a->q, T, H * d, dt);
+    give(self, "kv", a->kv, B * (size_t)s.S_kv, d, dt);
+    give(self, "idx", pb_v4_lists(t, layer), T, (size_t)s.W, PB_I32);
+    give(self, "o", a->o, T, H * d, dt);
+    give(self, "lse", a->lse, T, H, PB_F32);
+    give(self, "low", a->low, T, (size_t)g->v4->groups * (size_t)g->v4->o_rank, dt);
 }
 
 /* Reserves the activations of a layer. If all layers share one set, it has the largest layer's size. */
@@ -255,6 +273,7 @@ const pb_block pb_block_v4 = {.state_bytes = sizeof(pb_v4),
                               .layer_bytes = sizeof(pb_v4_acts),
                               .check = check,
                               .carve_layer = carve_layer,
+                              .tensors = tensors,
                               .carve_shared = carve_shared,
                               .carve_backward = carve_backward,
                               .tables = tables,

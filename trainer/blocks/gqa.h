@@ -16,6 +16,7 @@ typedef struct pb_gqa_acts {
 /* Buffers that all layers share. */
 typedef struct pb_gqa {
     float *cos, *sin; /* [S,d/2] RoPE tables */
+    void *cache;      /* [L,S,2,K,d] keys (normed and rotated) and values of the row's tokens; NULL unless cfg.cached */
     void *dqkv;       /* [T,W] */
     void *dattn;      /* [T,H*d] */
 } pb_gqa;

@@ -1,5 +1,5 @@
 /* gqa_forward.c - the forward pass of the grouped-query attention block: computes t->proj, the block's output, from n1,
- * the output of the layer's first norm. */
+ * the output of the layer's first norm. With a cache, keys and values are those of all tokens of the row so far. */
 #include <math.h>
 
 #include "kernels/attention/attention.h"
@@ -25,10 +25,48 @@ static pb_status head_norm(pb_ctx *ctx, const pb_trainer *t, const pb_param *gai
                                                       .dtype = t->model.cfg.dtype});
 }
 
+/* The keys and values that attention reads: `keys` tokens, ldk and ldv elements apart. */
+typedef struct kv {
+    void *k, *v;
+    size_t ldk, ldv;
+    int keys;
+} kv;
+
+/* Returns the keys and values of the tokens from position `first` of the cached row on; without a cache, those of the
+ * batch. */
+static kv keys_and_values(const pb_trainer *t, int layer, const pb_gqa_acts *a, int first)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t width = (size_t)g->K * g->d, row = (size_t)layer * t->cfg.S + first;
+    void *q;
+    kv x = {.v = pb_column(t, a->qkv, (g->H + g->K) * g->d), .ldv = (size_t)pb_qkv_width(g), .keys = t->S};
+    pb_attention_inputs(t, a, &q, &x.k, &x.ldk);
+    if (!t->cfg.cached) return x;
+    x.k = (unsigned char *)pb_gqa_of(t)->cache + 2 * row * width * pb_dtype_size(t->model.cfg.dtype);
+    x.v = pb_column(t, x.k, (int)width);
+    x.ldk = x.ldv = 2 * width;
+    x.keys = t->first + t->S;
+    return x;
+}
+
+/* Copies the values of the batch's tokens into the cache. */
+static pb_status keep_values(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_acts *a)
+{
+    const pb_geometry *g = &t->model.g;
+    const kv to = keys_and_values(t, layer, a, t->first);
+    const unsigned char *from = pb_column(t, a->qkv, (g->H + g->K) * g->d);
+    const size_t e = pb_dtype_size(t->model.cfg.dtype);
+    for (size_t i = 0; i < (size_t)t->S; i++)
+        PB_TRY(pb_copy(ctx, (unsigned char *)to.v + i * to.ldv * e, from + i * (size_t)pb_qkv_width(g) * e,
+                       (size_t)g->K * g->d * e));
+    return PB_OK;
+}
+
 /* Applies QK-norm (Qwen3 only) and then RoPE to q and k. */
 static pb_status position(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_acts *a)
 {
     const pb_geometry *g = &t->model.g;
+    const kv to = keys_and_values(t, layer, a, t->first);
     void *q, *k;
     size_t ld;
     pb_attention_inputs(t, a, &q, &k, &ld);
@@ -43,7 +81,7 @@ static pb_status position(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
                                                 .sin = pb_gqa_of(t)->sin,
                                                 .pos = t->pos,
                                                 .qr = q,
-                                                .kr = k,
+                                                .kr = to.k,
                                                 .B = t->cfg.B,
                                                 .S = t->S,
                                                 .H = g->H,
@@ -53,20 +91,22 @@ static pb_status position(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
                                                 .ldq = ld,
                                                 .ldk = ld,
                                                 .ldqr = ld,
-                                                .ldkr = ld,
+                                                .ldkr = to.ldk,
+                                                .first = t->first,
                                                 .pairing = PB_ROPE_HALF,
                                                 .dtype = t->model.cfg.dtype});
 }
 
-static pb_status attend(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_acts *a)
+static pb_status attend(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_acts *a)
 {
     const pb_geometry *g = &t->model.g;
+    const kv x = keys_and_values(t, layer, a, 0);
     void *q, *k;
     size_t ld;
     pb_attention_inputs(t, a, &q, &k, &ld);
     return pb_attention_fwd(ctx, &(pb_attention_fwd_args){.q = q,
-                                                          .k = k,
-                                                          .v = pb_column(t, a->qkv, (g->H + g->K) * g->d),
+                                                          .k = x.k,
+                                                          .v = x.v,
                                                           .o = a->o,
                                                           .lse = a->lse,
                                                           .start = t->start,
@@ -75,9 +115,10 @@ static pb_status attend(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_acts *a)
                                                           .H = g->H,
                                                           .K = g->K,
                                                           .D = g->d,
+                                                          .keys = x.keys,
                                                           .ldq = ld,
-                                                          .ldk = ld,
-                                                          .ldv = (size_t)pb_qkv_width(g),
+                                                          .ldk = x.ldk,
+                                                          .ldv = x.ldv,
                                                           .ldo = (size_t)g->H * g->d,
                                                           .scale = 1 / sqrtf((float)g->d),
                                                           .causal = true,
@@ -90,7 +131,8 @@ static pb_status heads(pb_ctx *ctx, const pb_trainer *t, int layer)
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
     PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_qkv, t->layers[layer].n1, a->qkv));
     PB_TRY(position(ctx, t, layer, a));
-    return attend(ctx, t, a);
+    if (t->cfg.cached) PB_TRY(keep_values(ctx, t, layer, a));
+    return attend(ctx, t, layer, a);
 }
 
 pb_status pb_gqa_forward(pb_ctx *ctx, const pb_trainer *t, int layer)

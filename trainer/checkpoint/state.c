@@ -24,21 +24,19 @@ pb_state_tensor pb_state_whole(const pb_param *p, size_t part)
     return x;
 }
 
-/* Part `part` of a piece of this rank's slices, whose state is sharded or not. The rank that has the first element of a
- * tensor keeps the whole second moment of its rows; for other ranks that part is empty. */
+/* Returns what the checkpoint keeps of one piece (slices.h) of a trained tensor: its weights (part 0), first moments (1)
+ * or second moments (2), from the shards of this rank if the state is sharded. A piece of a matrix that NorMuon trains
+ * always holds whole rows. */
 static pb_state_tensor part_of_piece(const pb_trainer *t, const pb_piece *x, size_t part)
 {
     pb_state_tensor out = pb_state_whole(x->p, part);
     const pb_shards *s = &t->shards;
-    if (part == 2 && x->p->by_rows) {
-        if (x->first) out.n = 0;
-        return out;
-    }
-    out.first = x->first;
-    out.n = x->n;
-    if (s->on && part) out.device = (part == 1 ? s->m : s->v) + x->own;
+    const bool rows = part == 2 && x->p->by_rows;
+    out.first = rows ? x->first / x->p->cols : x->first;
+    out.n = part == 2 ? pb_piece_seconds(x) : x->n;
+    if (s->on && part) out.device = part == 1 ? s->m + x->own : s->v + x->second;
     else if (s->on) out.device = x->p->dtype == PB_F32 ? pb_shards_w(t, x) : pb_shards_master(t, x);
-    else out.device += x->first;
+    else out.device += out.first;
     return out;
 }
 

@@ -93,11 +93,40 @@ pb_status pb_render_llama3(const pb_chat *c, pb_rendered *r)
     return PB_OK;
 }
 
+const char *pb_chat_end(pb_template family)
+{
+    switch (family) {
+    case PB_TEMPLATE_BYTES: return "<im_end>";
+    case PB_TEMPLATE_LLAMA3: return "<|eot_id|>";
+    case PB_TEMPLATE_DEEPSEEK_V4: return PB_DSV4_EOS;
+    default: return "<|im_end|>";
+    }
+}
+
+/* Appends what begins the assistant's next message. In the template of DeepSeek-V4 it is part of the user's turn. */
+static pb_status begin_answer(pb_template family, pb_rendered *r)
+{
+    switch (family) {
+    case PB_TEMPLATE_BYTES: return pb_append_template(r, "<im_start>assistant\n");
+    case PB_TEMPLATE_LLAMA3: return pb_append_template(r, "<|start_header_id|>assistant<|end_header_id|>\n\n");
+    case PB_TEMPLATE_DEEPSEEK_V4: return PB_OK;
+    default: return pb_append_template(r, "<|im_start|>assistant\n");
+    }
+}
+
+static pb_status render(const pb_chat *chat, const pb_chat_options *o, pb_rendered *out)
+{
+    if (o->family == PB_TEMPLATE_LLAMA3) return pb_render_llama3(chat, out);
+    if (o->family == PB_TEMPLATE_DEEPSEEK_V4) return pb_render_deepseek_v4(chat, o, out);
+    return pb_render_chatml(chat, o, out);
+}
+
 pb_status pb_chat_render(const pb_chat *chat, const pb_chat_options *o, pb_rendered *out)
 {
     out->text.n = out->n = out->ndata_ranges = 0;
     PB_TRY(check(chat, o->family));
-    if (o->family == PB_TEMPLATE_LLAMA3) return pb_render_llama3(chat, out);
-    if (o->family == PB_TEMPLATE_DEEPSEEK_V4) return pb_render_deepseek_v4(chat, o, out);
-    return pb_render_chatml(chat, o, out);
+    if (o->answer && chat->message[chat->n - 1].role != PB_CHAT_USER)
+        return pb_fail(PB_EINVAL, "the last message is not the user's, so the assistant cannot answer it");
+    PB_TRY(render(chat, o, out));
+    return o->answer ? begin_answer(o->family, out) : PB_OK;
 }

@@ -1,7 +1,8 @@
 /* chat.h - renders a conversation as the text that a model family was trained on, and records which bytes each message
  * produced.
  *
- * The output is byte for byte that of the family's own template, without a generation prompt: the jinja templates in
+ * The output is byte for byte that of the family's own template, without a generation prompt unless `answer` is set: the
+ * jinja templates in
  * tokenizer_config.json for chatml, qwen2.5, qwen3 and llama3, and encoding_dsv4.py for deepseek-v4. If a conversation
  * has tools or reasoning and its family's template does not support them, it is rejected, and the message names the
  * feature. Reasoning of earlier turns is dropped where the family's template drops it.
@@ -38,6 +39,9 @@ typedef struct pb_chat_options {
     /* chatml, qwen2.5, qwen3: the system message to use if the conversation has none. "": no system message. NULL: the
      * family's default, which only qwen2.5 has. */
     const char *system;
+    /* True: the text ends with what begins the assistant's next message, for a model that is to write it (transformers:
+     * add_generation_prompt). The last message must be the user's. */
+    bool answer;
 } pb_chat_options;
 
 /* The bytes [a,b) of the text that a system or assistant message produced. A system span includes its header. An
@@ -63,7 +67,9 @@ typedef struct pb_rendered {
 } pb_rendered;
 void pb_rendered_free(pb_rendered *r);
 
-/* Renders a conversation. EFORMAT: it has tools or reasoning that the family's template does not support; the error
+/* Returns the text of the special token that ends an assistant's message. */
+const char *pb_chat_end(pb_template family);
+/* Renders a conversation. EINVAL: options.answer, and the last message is not the user's. EFORMAT: it has tools or reasoning that the family's template does not support; the error
  * text gives the number of the message. ENOMEM. */
 pb_status pb_chat_render(const pb_chat *chat, const pb_chat_options *options, pb_rendered *out);
 #endif

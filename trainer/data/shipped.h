@@ -1,5 +1,5 @@
 /* shipped.h - the conversations that ship with the project: where they are, and how benchmarks and tests read them; and
- * where a larger text of the user is. */
+ * where the larger file of conversations is that the user may have made with scripts/corpus. */
 #ifndef PB_SHIPPED_H
 #define PB_SHIPPED_H
 #include "trainer/data/dataset.h"
@@ -9,8 +9,8 @@
  * tree. */
 const char *pb_shipped_path(char *buffer, size_t n);
 
-/* Writes the path of the text that `train` uses if none is named: the large one that scripts/corpus has made for the
- * user, $XDG_DATA_HOME/plumb/texts.jsonl or ~/.local/share/plumb/texts.jsonl, if it is readable and PB_DATA is not set;
+/* Writes the path of the conversations that `train` uses without --data: those that scripts/corpus has made,
+ * $XDG_DATA_HOME/plumb/texts.jsonl or ~/.local/share/plumb/texts.jsonl, if it is readable and PB_DATA is not set;
  * else pb_shipped_path(). Returns `buffer`. Benchmarks do not use it: their text must be the same everywhere. */
 const char *pb_large_text_path(char *buffer, size_t n);
 

@@ -1,7 +1,7 @@
 /* hf_gguf.h - makes the configuration files of a Hugging Face folder from the metadata of a GGUF file, so that the
  * readers of those files read GGUF files too.
  *
- * config.json: general.architecture llama, qwen2 or qwen3 (A below) is model_type; A.block_count, A.embedding_length,
+ * config.json is made of these keys: general.architecture, which is llama, qwen2 or qwen3 (A below); A.block_count, A.embedding_length,
  * A.feed_forward_length, A.attention.head_count and head_count_kv, A.attention.key_length, A.context_length,
  * A.attention.layer_norm_rms_epsilon, A.rope.freq_base; A.rope.scaling of type none, linear or yarn. The vocabulary is
  * as large as token_embd.weight; the head is tied if there is no output.weight. rope_freqs.weight must be what RoPE

@@ -59,7 +59,7 @@ static double available(const pb_fit *f)
 {
     pb_device_facts facts;
     if (f->device == PB_CPU) return available_on_host(f);
-    if (pb_backend_facts(f->device, 0, &facts) != PB_OK || !facts.memory) return (double)INFINITY;
+    if (pb_backend_facts(f->device, f->number, &facts) != PB_OK || !facts.memory) return (double)INFINITY;
     return (double)facts.memory;
 }
 

@@ -8,6 +8,7 @@
 typedef struct pb_fit {
     const pb_train_config *cfg; /* `comm` is not read */
     pb_backend_id device;
+    int number;          /* of the device */
     const char *name;    /* of the model, for messages */
     const char *path;    /* the model's folder or GGUF file, which must have the sizes of the model; NULL: none */
     const char *adapter; /* an adapter's folder, the same; NULL: none */

@@ -11,6 +11,8 @@
 #define PB_BLOCK_H
 #include "trainer/step/trainer.h"
 
+typedef void (*pb_give_tensor)(void *self, const char *name, const void *p, size_t rows, size_t cols, pb_dtype dtype);
+
 typedef struct pb_block {
     size_t state_bytes, layer_bytes; /* sizes of *t->block_state and of each *t->layers[].block; both start zeroed */
     pb_status (*check)(const pb_train_config *c); /* EINVAL: a setting that this family does not support */
@@ -27,6 +29,8 @@ typedef struct pb_block {
     /* Adds the indexers' weighted loss of the last micro-batch to *loss. NULL: the block refuses index_loss > 0.
      * Host syncs. */
     pb_status (*own_loss)(const pb_trainer *t, double *loss);
+    /* Gives the activations of a layer, with the shapes of the current batch (trainer/step/tensors.h). */
+    void (*tensors)(const pb_trainer *t, int layer, pb_give_tensor give, void *self);
     /* FLOPs that pb_trainer_flops adds to its count of the weight matrices. That count has, for every weight matrix,
      * one product in the forward pass and one in the backward pass (two if the matrix is trained). A negative term
      * subtracts a product that the block does not compute. */

@@ -33,14 +33,14 @@ static pb_adamw_entry shard_entry(const pb_trainer *t, int i)
     e.master = pb_shards_master(t, x);
     e.grad = pb_shards_grad(t, x);
     e.m = t->shards.m + x->own;
-    e.v = t->shards.v + x->own;
+    e.v = t->shards.v + x->second;
     e.n = x->n;
     return e;
 }
 
 int pb_adamw_entries(const pb_trainer *t)
 {
-    return t->shards.on ? t->gradients.slices.n : t->ntrained - t->matrices.tensors;
+    return (t->shards.on ? t->gradients.slices.n : t->ntrained) - t->matrices.parts;
 }
 
 /* Fills clip_list and adamw_list: arrays of device pointers in device memory, for the kernels that process all trained
@@ -58,7 +58,8 @@ pb_status pb_clip_write_lists(pb_trainer *t)
             c[i] = (pb_clip_entry){t->trained[i]->sum, pb_param_n(t->trained[i])};
             if (!t->shards.on && !pb_matrices_take(t, t->trained[i])) a[adamw++] = entry_of(t, t->trained[i], g);
         }
-    for (int i = 0; s == PB_OK && t->shards.on && i < t->gradients.slices.n; i++) a[i] = shard_entry(t, i);
+    for (int i = 0; s == PB_OK && t->shards.on && i < t->gradients.slices.n; i++)
+        if (!pb_matrices_take(t, t->gradients.slices.piece[i].p)) a[adamw++] = shard_entry(t, i);
     if (s == PB_OK) s = pb_upload(t->ctx, t->clip_list, c, n * sizeof *c);
     if (s == PB_OK) s = pb_upload(t->ctx, t->adamw_list, a, entries * sizeof *a);
     if (s == PB_OK) s = pb_matrices_write_lists(t);

@@ -40,7 +40,8 @@ pb_status pb_gradients_open(pb_trainer *t)
                                 : shared || t->rows.on ? PB_ENDS_AFTER_STAGES
                                                        : PB_ENDS_AFTER_TENSORS;
     PB_TRY(pb_buckets_make(m, c->comm ? least : SIZE_MAX, ends, &g->buckets));
-    PB_TRY(pb_slices_make(m, &g->buckets, pb_comm_size(c->comm), pb_comm_rank(c->comm), &g->slices));
+    PB_TRY(
+        pb_slices_make(m, &g->buckets, pb_comm_size(c->comm), pb_comm_rank(c->comm), c->normuon.per_head, &g->slices));
     if (shared) PB_TRY(pb_grad_slices_open(t));
     pb_arena_begin(&g->arena, t->ctx);
     carve(t);

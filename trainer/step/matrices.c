@@ -4,55 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- dividing tensors into blocks ------------------------------------------------------------------------- */
+#include "trainer/parallel/matrix_cuts.h"
+#include "trainer/step/shards.h"
 
-/* `times` blocks of `rows` rows. */
-typedef struct cut {
-    size_t rows, times;
-} cut;
-enum { CUTS = 3 };
-
-/* Returns the tensor's line in model.def; -1: it is part of an adapter. */
-static int id_of(const pb_model *m, const pb_param *p)
-{
-    for (int id = 0; p->layer >= 0 && id < PB_NPARAMS; id++)
-        if (pb_layer_param(m, p->layer, id) == p) return id;
-    return -1;
-}
-
-/* Fills out[CUTS] with the blocks of a tensor, in the order of its rows. */
-static void cuts_of(const pb_model *m, const pb_param *p, bool per_head, cut out[CUTS])
-{
-    const pb_geometry *g = &m->g;
-    const pb_v4_geometry *v = g->v4;
-    const int ratio = pb_ratio(g, p->layer);
-    const size_t C = (size_t)pb_v4_columns(ratio, g->d), d = (size_t)g->d, H = (size_t)g->H, K = (size_t)g->K;
-    cut c[CUTS] = {{p->rows, 1}};
-    switch (id_of(m, p)) {
-    case PB_P_qkv:
-        if (per_head) c[0] = (cut){d, H + 2 * K};
-        else c[0] = (cut){H * d, 1}, c[1] = (cut){K * d, 2};
-        break;
-    case PB_P_gate_up: c[0] = (cut){(size_t)g->I, 2}; break;
-    case PB_P_q_b: c[0] = per_head ? (cut){d, H} : c[0]; break;
-    case PB_P_latent: c[0] = (cut){(size_t)v->q_rank, 1}, c[1] = (cut){d, 1}, c[2] = (cut){C, 2}; break;
-    case PB_P_index_q: c[0] = per_head ? (cut){(size_t)v->index_d, (size_t)v->index_H} : c[0]; break;
-    case PB_P_index_in:
-        c[0] = (cut){(size_t)pb_v4_columns(ratio, v->index_d), 2}, c[1] = (cut){(size_t)v->index_H, 1};
-        break;
-    case PB_P_o_a: c[0] = (cut){(size_t)v->o_rank, (size_t)v->groups}; break;
-    default: break;
-    }
-    for (int i = 0; i < CUTS; i++) out[i] = c[i];
-}
-
-/* A block: rows first .. first+rows-1 of tensor p, which is in clip group `group`. */
-struct pb_matrix_block {
-    const pb_param *p;
-    size_t first, rows;
-    int group, shape;
-    size_t at; /* its first element in the vector of updates */
-};
+/* ---- listing the blocks ----------------------------------------------------------------------------------- */
 
 /* Returns the index of a shape, which is added if it is new. */
 static int shape_of(pb_matrices *x, size_t rows, size_t cols)
@@ -63,54 +18,101 @@ static int shape_of(pb_matrices *x, size_t rows, size_t cols)
     return i;
 }
 
-/* Adds the blocks of a tensor; with x->block NULL it only counts them. */
-static void add_tensor(pb_trainer *t, const pb_param *p, int group)
+/* Adds the blocks of a tensor, or those of a piece of it; with x->block NULL it only counts them. */
+static void add_blocks(pb_trainer *t, const pb_param *p, const pb_piece *piece, int group)
 {
     pb_matrices *x = &t->matrices;
-    cut c[CUTS];
+    const size_t from = piece ? piece->first / p->cols : 0, to = piece ? from + piece->n / p->cols : p->rows;
+    pb_matrix_cut c[PB_MATRIX_CUTS];
     size_t first = 0;
-    cuts_of(&t->model, p, t->cfg.normuon.per_head, c);
-    for (int i = 0; i < CUTS; i++)
+    pb_matrix_cuts(&t->model, p, t->cfg.normuon.per_head, c);
+    for (int i = 0; i < PB_MATRIX_CUTS; i++)
         for (size_t k = 0; c[i].rows && k < c[i].times; k++, first += c[i].rows) {
+            if (first < from || first >= to) continue;
             if (x->block) {
                 const int shape = shape_of(x, c[i].rows, p->cols);
-                x->block[x->blocks] = (pb_matrix_block){p, first, c[i].rows, group, shape, 0};
+                x->block[x->blocks] = (pb_matrix_block){p, piece, first, c[i].rows, group, shape, 0};
                 x->shape[shape].n++;
             }
             x->blocks++;
         }
+    x->parts++;
 }
 
-static void list(pb_trainer *t)
+/* Lists the blocks of all tensors that NorMuon trains. */
+static void list_all(pb_trainer *t)
 {
     pb_matrices *x = &t->matrices;
-    x->blocks = x->shapes = x->tensors = 0;
+    x->blocks = x->shapes = x->parts = 0;
     for (int g = 0; g < t->ngroups; g++)
-        for (int i = t->groups[g].first; i < t->groups[g].first + t->groups[g].n; i++) {
-            if (!pb_matrices_take(t, t->trained[i])) continue;
-            add_tensor(t, t->trained[i], g);
-            x->tensors++;
-        }
+        for (int i = t->groups[g].first; i < t->groups[g].first + t->groups[g].n; i++)
+            if (pb_matrices_take(t, t->trained[i])) add_blocks(t, t->trained[i], NULL, g);
 }
 
-/* Places the blocks in the vector of updates, shape by shape, and divides those of a shape between the ranks. */
-static void place(pb_trainer *t)
+/* Lists the blocks that this rank owns. */
+static void list_own(pb_trainer *t)
 {
     pb_matrices *x = &t->matrices;
-    const size_t ranks = (size_t)pb_comm_size(t->cfg.comm);
+    const pb_slices *s = &t->gradients.slices;
+    x->blocks = x->shapes = x->parts = 0;
+    for (int i = 0; i < s->n; i++)
+        if (pb_matrices_take(t, s->piece[i].p)) add_blocks(t, s->piece[i].p, &s->piece[i], t->shards.group[i]);
+}
+
+/* Places the blocks in the vector of updates, shape by shape. */
+static void place(pb_matrices *x)
+{
+    x->elements = x->rows = 0;
     for (int s = 0; s < x->shapes; s++) {
         pb_matrix_shape *shape = &x->shape[s];
-        const size_t one = (size_t)shape->rows * (size_t)shape->cols, n = (size_t)shape->n;
         shape->at = x->elements;
         for (int i = 0; i < x->blocks; i++) {
             if (x->block[i].shape != s) continue;
             x->block[i].at = x->elements;
-            x->elements += one;
+            x->elements += (size_t)shape->rows * (size_t)shape->cols;
             x->rows += (size_t)shape->rows;
         }
-        for (size_t r = 0; r < ranks; r++)
-            x->counts[(size_t)s * ranks + r] = (n * (r + 1) / ranks - n * r / ranks) * one;
     }
+}
+
+/* ---- dividing the blocks of replicated state between the ranks ------------------------------------------------ */
+
+static uint64_t cost_of(const pb_matrix_shape *s) { return pb_matrix_cost((size_t)s->rows, (size_t)s->cols); }
+
+/* Among the shapes that several blocks have and that no rank has been given yet, returns the one with the most expensive
+ * blocks; -1: none is left. */
+static int costliest(const pb_matrices *x, size_t ranks)
+{
+    int best = -1;
+    for (int s = 0; s < x->shapes; s++) {
+        size_t given = 0;
+        for (size_t r = 0; r < ranks; r++) given += x->counts[(size_t)s * ranks + r];
+        if (x->shape[s].n > 1 && !given && (best < 0 || cost_of(&x->shape[s]) > cost_of(&x->shape[best]))) best = s;
+    }
+    return best;
+}
+
+/* Gives each block of a shape to the rank with the lowest cost so far; of equal ones, the first. */
+static void give(pb_matrices *x, int s, size_t ranks, uint64_t *load)
+{
+    const pb_matrix_shape *shape = &x->shape[s];
+    for (int i = 0; i < shape->n; i++) {
+        size_t least = 0;
+        for (size_t r = 1; r < ranks; r++)
+            if (load[r] < load[least]) least = r;
+        load[least] += cost_of(shape);
+        x->counts[(size_t)s * ranks + least] += (size_t)shape->rows * (size_t)shape->cols;
+    }
+}
+
+static pb_status share(pb_matrices *x, size_t ranks)
+{
+    x->counts = calloc(((size_t)x->shapes + 1) * ranks, sizeof *x->counts);
+    uint64_t *load = calloc(ranks, sizeof *load);
+    const pb_status s = x->counts && load ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the list of matrices");
+    for (int i; s == PB_OK && (i = costliest(x, ranks)) >= 0;) give(x, i, ranks, load);
+    free(load);
+    return s;
 }
 
 /* ---- opening and closing ------------------------------------------------------------------------------------ */
@@ -131,20 +133,31 @@ static void carve(pb_trainer *t)
     x->piece_list = pb_carve(&x->arena, (size_t)x->blocks * sizeof *x->piece_list);
 }
 
+static pb_status make_list(pb_trainer *t, void (*list)(pb_trainer *t))
+{
+    pb_matrices *x = &t->matrices;
+    free(x->block);
+    free(x->shape);
+    x->block = NULL;
+    list(t); /* counts */
+    x->block = calloc((size_t)x->blocks + 1, sizeof *x->block);
+    x->shape = calloc((size_t)x->blocks + 1, sizeof *x->shape);
+    if (!x->block || !x->shape) return pb_fail(PB_ENOMEM, "no memory for the list of matrices");
+    list(t);
+    place(x);
+    return PB_OK;
+}
+
 pb_status pb_matrices_open(pb_trainer *t)
 {
     pb_matrices *x = &t->matrices;
     if (t->cfg.optimizer != PB_OPTIMIZER_NORMUON || t->cfg.model.frozen) return PB_OK;
     x->on = true;
     x->dtype = type_of(t);
-    list(t); /* counts */
-    const size_t n = (size_t)x->blocks + 1;
-    x->block = calloc(n, sizeof *x->block);
-    x->shape = calloc(n, sizeof *x->shape);
-    x->counts = calloc(n * (size_t)pb_comm_size(t->cfg.comm), sizeof *x->counts);
-    if (!x->block || !x->shape || !x->counts) return pb_fail(PB_ENOMEM, "no memory for the list of matrices");
-    list(t);
-    place(t);
+    PB_TRY(make_list(t, list_all));
+    x->whole = (pb_matrix_counts){x->parts, x->blocks, x->shapes, x->elements};
+    if (t->shards.on) PB_TRY(make_list(t, list_own));
+    else PB_TRY(share(x, (size_t)pb_comm_size(t->cfg.comm)));
     pb_arena_begin(&x->arena, t->ctx);
     carve(t);
     PB_TRY(pb_arena_commit(&x->arena));
@@ -165,8 +178,6 @@ pb_status pb_matrices_check(const pb_train_config *c)
 {
     const pb_normuon_config *n = &c->normuon;
     if (c->optimizer != PB_OPTIMIZER_NORMUON) return PB_OK;
-    if (c->comm && c->shard != PB_SHARD_NONE)
-        return pb_fail(PB_EINVAL, "the optimizer normuon needs whole matrices on every rank: use --shard none");
     if (!(n->mu >= 0 && n->mu < 1 && n->beta2 >= 0 && n->beta2 < 1))
         return pb_fail(PB_EINVAL, "normuon: momentum %g, beta2 %g: need numbers from 0 to below 1", (double)n->mu,
                        (double)n->beta2);
@@ -180,16 +191,30 @@ pb_status pb_matrices_check(const pb_train_config *c)
 
 /* ---- device lists --------------------------------------------------------------------------------------------- */
 
-static pb_normuon_piece piece_of(const pb_trainer *t, const pb_matrix_block *b, float *factor)
+pb_matrix_place pb_matrices_place(const pb_trainer *t, const pb_matrix_block *b)
+{
+    const pb_piece *x = b->piece;
+    const pb_param *p = b->p;
+    const pb_shards *s = &t->shards;
+    const size_t at = b->first * p->cols - (x ? x->first : 0), row = b->first - (x ? x->first / p->cols : 0);
+    float *const master = x ? pb_shards_master(t, x) : p->master;
+    return (pb_matrix_place){.w = (unsigned char *)(x ? pb_shards_w(t, x) : p->w) + at * pb_dtype_size(p->dtype),
+                             .master = master ? master + at : NULL,
+                             .grad = (x ? pb_shards_grad(t, x) : p->sum) + at,
+                             .m = (x ? s->m + x->own : p->m) + at,
+                             .v = (x ? s->v + x->second : p->v) + row};
+}
+
+static pb_normuon_piece piece_of(const pb_trainer *t, const pb_matrix_block *b, const pb_matrix_place *at,
+                                 float *factor)
 {
     const pb_matrices *x = &t->matrices;
     const pb_param *p = b->p;
     const pb_clip_variant variant = t->cfg.clip;
-    const size_t first = b->first * p->cols;
-    return (pb_normuon_piece){.w = (unsigned char *)p->w + first * pb_dtype_size(p->dtype),
-                              .master = p->master ? p->master + first : NULL,
-                              .grad = p->sum + first,
-                              .m = p->m + first,
+    return (pb_normuon_piece){.w = at->w,
+                              .master = at->master,
+                              .grad = at->grad,
+                              .m = at->m,
                               .u = (unsigned char *)x->u + b->at * pb_dtype_size(x->dtype),
                               .factor = factor,
                               .n = b->rows * p->cols,
@@ -213,12 +238,10 @@ pb_status pb_matrices_write_lists(pb_trainer *t)
     pb_status s = pieces && blocks ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the list of matrices");
     for (size_t i = 0; s == PB_OK && i < n; i++) {
         const pb_matrix_block *b = &x->block[i];
-        pieces[i] = piece_of(t, b, x->factor + row);
-        blocks[i] = (pb_normuon_block){.u = pieces[i].u,
-                                       .v = b->p->v + b->first,
-                                       .factor = x->factor + row,
-                                       .rows = (int)b->rows,
-                                       .cols = (int)b->p->cols};
+        const pb_matrix_place at = pb_matrices_place(t, b);
+        pieces[i] = piece_of(t, b, &at, x->factor + row);
+        blocks[i] = (pb_normuon_block){
+            .u = pieces[i].u, .v = at.v, .factor = x->factor + row, .rows = (int)b->rows, .cols = (int)b->p->cols};
         row += b->rows;
     }
     if (s == PB_OK) s = pb_upload(t->ctx, x->piece_list, pieces, n * sizeof *pieces);
@@ -244,33 +267,38 @@ static pb_normuon_when when(const pb_trainer *t, const float *guard)
 /* True if the op apply writes the momentum, after the guard has decided. */
 static bool late(const pb_trainer *t) { return t->cfg.normuon.guard && t->cfg.normuon.momentum == PB_GUARD_RESTORE; }
 
-/* Orthogonalises this rank's blocks of a shape, and gathers those of all ranks. A single block is not worth a
- * collective: every rank computes it. */
+static pb_status factorise(pb_ctx *ctx, const pb_trainer *t, const pb_matrix_shape *shape, void *u, int n)
+{
+    const pb_normuon_config *c = &t->cfg.normuon;
+    if (!n) return PB_OK;
+    return pb_newton_schulz_run(ctx, &(pb_newton_schulz_run_args){.x = u,
+                                                                  .y = u,
+                                                                  .n = n,
+                                                                  .R = shape->rows,
+                                                                  .C = shape->cols,
+                                                                  .variant = c->variant,
+                                                                  .steps = c->steps,
+                                                                  .eps = PB_MATRICES_EPS,
+                                                                  .dtype = t->matrices.dtype});
+}
+
+/* Orthogonalises this rank's blocks of a shape. If the state is not sharded, it also gathers those of all ranks. A single
+ * block is not worth a collective: every rank computes it. */
 static pb_status orthogonalise(pb_ctx *ctx, const pb_trainer *t, int s)
 {
     const pb_matrices *x = &t->matrices;
     const pb_matrix_shape *shape = &x->shape[s];
     const int ranks = pb_comm_size(t->cfg.comm), rank = pb_comm_rank(t->cfg.comm);
-    const size_t *counts = x->counts + (size_t)s * (size_t)ranks;
     const size_t one = (size_t)shape->rows * (size_t)shape->cols, e = pb_dtype_size(x->dtype);
-    const bool shared = ranks > 1 && shape->n > 1;
+    unsigned char *const all = (unsigned char *)x->u + shape->at * e;
+    if (t->shards.on || ranks == 1 || shape->n == 1) return factorise(ctx, t, shape, all, shape->n);
+    const size_t *counts = x->counts + (size_t)s * (size_t)ranks;
     size_t first = 0;
-    for (int r = 0; shared && r < rank; r++) first += counts[r];
-    unsigned char *const all = (unsigned char *)x->u + shape->at * e, *const own = all + first * e;
-    const int n = shared ? (int)(counts[rank] / one) : shape->n;
-    if (n)
-        PB_TRY(pb_newton_schulz_run(ctx, &(pb_newton_schulz_run_args){.x = own,
-                                                                      .y = own,
-                                                                      .n = n,
-                                                                      .R = shape->rows,
-                                                                      .C = shape->cols,
-                                                                      .variant = t->cfg.normuon.variant,
-                                                                      .steps = t->cfg.normuon.steps,
-                                                                      .eps = 1e-8f,
-                                                                      .dtype = x->dtype}));
-    if (!shared) return PB_OK;
+    for (int r = 0; r < rank; r++) first += counts[r];
+    PB_TRY(factorise(ctx, t, shape, all + first * e, (int)(counts[rank] / one)));
     return pb_comm_all_gather(
-        ctx, &(pb_comm_all_gather_args){.comm = t->cfg.comm, .x = own, .y = all, .counts = counts, .dtype = x->dtype});
+        ctx, &(pb_comm_all_gather_args){
+                 .comm = t->cfg.comm, .x = all + first * e, .y = all, .counts = counts, .dtype = x->dtype});
 }
 
 /* Sets the flag on all ranks if an update is not finite on any. All ranks call it in every step. */

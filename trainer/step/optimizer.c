@@ -15,19 +15,20 @@ pb_status pb_phase_optimizer(pb_ctx *ctx, void *self)
     const pb_trainer *t = self;
     const int groups = pb_trainer_clip_groups(t);
     PB_TRY(pb_train_matrices(ctx, self));
-    PB_TRY(pb_adamw_step(ctx, &(pb_adamw_step_args){.list = t->adamw_list,
-                                                    .clip = groups ? t->clip : NULL,
-                                                    .state = t->state,
-                                                    .loss_scale = t->loss_scale,
-                                                    .loss = t->all_loss,
-                                                    .guard = pb_matrices_guard(t),
-                                                    .elements = t->shards.on ? t->gradients.slices.total
-                                                                             : t->model.trained - t->matrices.elements,
-                                                    .n = pb_adamw_entries(t),
-                                                    .nclip = groups,
-                                                    .scale_gradients = t->cfg.clip == PB_CLIP_MULTI,
-                                                    .beta1 = t->cfg.beta1,
-                                                    .beta2 = t->cfg.beta2,
-                                                    .eps = t->cfg.eps}));
+    PB_TRY(pb_adamw_step(
+        ctx, &(pb_adamw_step_args){.list = t->adamw_list,
+                                   .clip = groups ? t->clip : NULL,
+                                   .state = t->state,
+                                   .loss_scale = t->loss_scale,
+                                   .loss = t->all_loss,
+                                   .guard = pb_matrices_guard(t),
+                                   .elements = (t->shards.on ? t->gradients.slices.total : t->model.trained) -
+                                               t->matrices.elements,
+                                   .n = pb_adamw_entries(t),
+                                   .nclip = groups,
+                                   .scale_gradients = t->cfg.clip == PB_CLIP_MULTI,
+                                   .beta1 = t->cfg.beta1,
+                                   .beta2 = t->cfg.beta2,
+                                   .eps = t->cfg.eps}));
     return t->shards.on ? pb_shards_gather(ctx, t) : PB_OK;
 }

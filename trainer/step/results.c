@@ -1,8 +1,9 @@
 /* results.c - reads the results of a step from the device, and describes a trainer: its clip groups, memory and
  * FLOPs. */
 #include <stdlib.h>
+#include <string.h>
 
-#include "trainer/step/trainer_impl.h"
+#include "trainer/step/loss.h"
 
 pb_status pb_trainer_loss(pb_trainer *t, double *mean)
 {
@@ -31,6 +32,20 @@ pb_status pb_trainer_index_loss(pb_trainer *t, double *loss)
 {
     *loss = 0;
     return t->cfg.model.index_loss > 0 ? t->block->own_loss(t, loss) : PB_OK;
+}
+
+pb_status pb_trainer_next_logits(pb_trainer *t, float *logits)
+{
+    const size_t V = (size_t)t->model.g.V;
+    if (t->cfg.B != 1) return pb_fail(PB_EINVAL, "the next token of %d rows: need batch 1", t->cfg.B);
+    PB_TRY(pb_head_forward(t->ctx, t, t->T - 1, 1));
+    PB_TRY(pb_download(t->ctx, logits, t->logits, V * pb_dtype_size(t->model.cfg.dtype)));
+    /* Widened in place, from the last element on, so that none is overwritten before it is read. */
+    for (size_t i = V; t->model.cfg.dtype != PB_F32 && i-- > 0;) {
+        const float x = (float)pb_load(logits, i, t->model.cfg.dtype);
+        memcpy(logits + i, &x, sizeof x);
+    }
+    return PB_OK;
 }
 
 pb_status pb_trainer_nll(pb_trainer *t, float *nll)
@@ -62,11 +77,7 @@ const pb_train_config *pb_trainer_config(const pb_trainer *t) { return &t->cfg; 
 pb_model *pb_trainer_model(pb_trainer *t) { return &t->model; }
 const void *pb_trainer_logits(const pb_trainer *t) { return t->cfg.loss_chunk ? NULL : t->logits; }
 
-pb_matrix_counts pb_trainer_matrices(const pb_trainer *t)
-{
-    const pb_matrices *x = &t->matrices;
-    return (pb_matrix_counts){x->tensors, x->blocks, x->shapes, x->elements};
-}
+pb_matrix_counts pb_trainer_matrices(const pb_trainer *t) { return t->matrices.whole; }
 
 pb_memory pb_trainer_memory(const pb_trainer *t)
 {

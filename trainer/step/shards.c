@@ -12,7 +12,7 @@ static void carve(pb_trainer *t)
     pb_shards *s = &t->shards;
     const size_t n = t->gradients.slices.total * sizeof(float);
     s->m = pb_carve(&s->arena, n);
-    s->v = pb_carve(&s->arena, n);
+    s->v = pb_carve(&s->arena, t->gradients.slices.seconds * sizeof(float));
     s->master = t->model.cfg.dtype == PB_F32 ? NULL : pb_carve(&s->arena, n);
     s->partial = pb_carve(&s->arena, (size_t)t->slots * sizeof *s->partial);
 }

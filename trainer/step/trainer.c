@@ -160,6 +160,9 @@ pb_status pb_train_check(const pb_train_config *c)
     if (!(c->beta1 >= 0 && c->beta1 < 1 && c->beta2 >= 0 && c->beta2 < 1 && c->eps > 0))
         return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g: need betas from 0 to below 1 and a positive eps",
                        (double)c->beta1, (double)c->beta2, (double)c->eps);
+    if (c->cached && (!c->model.frozen || c->B != 1 || c->packed))
+        return pb_fail(PB_EINVAL,
+                       "a cache of keys and values needs a frozen model, batch 1, and rows that are not packed");
     PB_TRY(pb_matrices_check(c));
     PB_TRY(pb_model_check(&c->model));
     return pb_block_of(g)->check(c);
@@ -261,12 +264,25 @@ static pb_status set_index_scale(pb_trainer *t)
     return t->cfg.model.index_loss > 0 ? pb_upload(t->ctx, t->index_scale, &scale, sizeof scale) : PB_OK;
 }
 
+/* Checks the number of tokens before a batch with rows of S tokens. */
+static pb_status check_first(const pb_trainer *t, int first, int S)
+{
+    const int most = t->cfg.cached ? t->cached : 0;
+    if (first < 0 || first > most)
+        return pb_fail(PB_EINVAL, "batch: %d tokens before it: need 0 to %d, which earlier batches computed", first,
+                       most);
+    if (first + S > t->cfg.S)
+        return pb_fail(PB_EINVAL, "batch: %d tokens after %d: the row has room for %d", S, first, t->cfg.S);
+    return PB_OK;
+}
+
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
 {
     const int V = t->model.g.V, S = b->S ? b->S : t->cfg.S;
     const size_t T = (size_t)t->cfg.B * (size_t)(S > 0 ? S : 0);
     double count = 0;
     if (S < 1 || S > t->cfg.S) return pb_fail(PB_EINVAL, "batch: rows of %d tokens: need 1 to %d tokens", S, t->cfg.S);
+    PB_TRY(check_first(t, b->first, S));
     for (size_t i = 0; i < T; i++) {
         if (b->ids[i] < 0 || b->ids[i] >= V)
             return pb_fail(PB_EINVAL, "batch: id %d of token %zu is outside the vocabulary of %d", b->ids[i], i, V);
@@ -285,6 +301,8 @@ pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
     t->host_inv_count = inv;
     PB_TRY(set_index_scale(t));
     set_shape(t, S);
+    t->first = b->first;
+    t->cached = b->first + S;
     return PB_OK;
 }
 

@@ -76,6 +76,9 @@ typedef struct pb_train_config {
     /* If true, every batch has `start` and `pos` (several conversations per row); if false, no batch has them. Fixed
      * per trainer, because a captured graph contains one or the other. */
     bool packed;
+    /* If true, the keys and values of all tokens of the row are kept (the cache of keys and values), so that a text can be
+     * computed in parts; see pb_batch.first. Needs a frozen model, B 1, and batches that are not packed. */
+    bool cached;
     pb_attention_variant attention;
     pb_kv_qat_variant kv_qat;
     pb_recompute recompute; /* without effect on a frozen model, which keeps no activations */
@@ -118,6 +121,9 @@ typedef struct pb_batch {
     const int32_t *start; /* [B,S] index in the row of the conversation's first token, 0 <= start[b,s] <= s */
     const int32_t *pos;   /* [B,S] position in the conversation, 0 <= pos < S; NULL like `start` unless `packed` */
     int S;                /* row length, at most the trainer's S; 0: the trainer's S */
+    /* With `cached`: number of tokens of the row before this batch, which were those of earlier batches; at most as many
+     * as the last batch left. The batch's tokens attend to them, and follow them from then on. Else 0. */
+    int first;
 } pb_batch;
 
 typedef struct pb_trainer pb_trainer;
@@ -157,8 +163,8 @@ void pb_trainer_close(pb_trainer *t);
 
 /* Copies a batch, and 1/count, into the trainer's device buffers; the following phases work on its shape. EINVAL: an id
  * outside the vocabulary; a target outside it where the mask is not 0; start or pos out of range, missing with `packed`
- * or given without it; a conversation that does not begin at a multiple of pb_sample_align; rows longer than the
- * trainer's S. An all-zero mask is allowed: loss and gradients are then 0. */
+ * or given without it; a conversation that does not begin at a multiple of pb_sample_align; rows that, with the tokens
+ * before them, are longer than the trainer's S; `first` out of range. An all-zero mask is allowed: loss and gradients are then 0. */
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *batch);
 /* Sets the learning rate of the next optimizer phase. EINVAL: below 0 or not finite. */
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr);
@@ -204,6 +210,9 @@ pb_status pb_trainer_loss(pb_trainer *t, double *mean);
  * last micro-batch, divided by the count. *stop: true if any rank has called pb_trainer_set_stop with true. The losses
  * of other ranks travel with the backward phase. */
 pb_status pb_trainer_losses(pb_trainer *t, double *loss, bool *stop);
+/* Computes the logits of the batch's last token after a forward phase, and reads them as f32: logits[V]. They replace the
+ * first of pb_trainer_logits. EINVAL: B is not 1. */
+pb_status pb_trainer_next_logits(pb_trainer *t, float *logits);
 /* Reads the negative log likelihood of each token of the last batch, [B*S]; 0 where the mask is 0. */
 pb_status pb_trainer_nll(pb_trainer *t, float *nll);
 /* Reads the optimizer's state: its counters and the learning rate. */

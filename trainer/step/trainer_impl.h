@@ -53,7 +53,7 @@ typedef struct pb_shards {
     bool on;        /* false: nothing is sharded, and the other members are unused */
     bool kept;      /* pb_trainer_shard was called */
     pb_arena arena; /* the pointers below are device memory of this arena unless marked host */
-    float *m, *v;   /* [slices.total] moments */
+    float *m, *v;   /* [slices.total], [slices.seconds] moments */
     float *master;  /* [slices.total] f32 masters; NULL in an f32 model */
     float *partial; /* [slots] partial sums of squares of this rank's slices; 0 for those of other ranks */
     int *slot;      /* [slices.n] index in `partial` of each piece's first sum; host */
@@ -83,11 +83,14 @@ typedef struct pb_matrix_shape {
 typedef struct pb_matrices {
     bool on;                /* false: AdamW trains all tensors, and the other members are unused */
     pb_dtype dtype;         /* of the updates */
+    pb_matrix_counts whole; /* of the whole model */
+    /* The blocks that this rank updates: all, or with sharded state those that it owns. The members below are theirs. */
     pb_matrix_block *block; /* [blocks], host */
     pb_matrix_shape *shape; /* [shapes], host */
-    size_t *counts;         /* [shapes][ranks] elements of the blocks that each rank orthogonalises; host */
-    int tensors, blocks, shapes;
-    size_t elements, rows;        /* of all blocks */
+    size_t *counts; /* [shapes][ranks] elements of the blocks that each rank orthogonalises; host; NULL: sharded */
+    int parts;      /* tensors, or with sharded state the pieces of this rank's slices, that hold the blocks */
+    int blocks, shapes;
+    size_t elements, rows;        /* of the blocks */
     pb_arena arena;               /* the pointers below are device memory of this arena */
     void *u;                      /* [elements] dtype: the updates */
     float *factor;                /* [rows] */
@@ -117,6 +120,8 @@ struct pb_trainer {
     /* Host memory of the attention block. block_state: shared by all layers; block_layers [L]: one struct per layer. */
     void *block_state, *block_layers;
     int S, T;        /* of the current batch: S tokens per row, T = B*S tokens in all */
+    int first;       /* with cfg.cached: tokens of the row before the current batch; else 0 */
+    int cached;      /* with cfg.cached: tokens of the row at the end of the current batch */
     bool accumulate; /* see pb_trainer_accumulate */
     bool reduce;     /* see pb_trainer_reduce */
     bool evaluates;  /* see pb_trainer_evaluates */
@@ -191,8 +196,8 @@ static inline void *pb_column(const pb_trainer *t, void *p, int col)
 pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int dim, double theta,
                               const pb_rope_scaling *scaling);
 
-/* clip.c: number of entries of adamw_list. With sharded state, one per piece of this rank's slices, else one per tensor
- * that AdamW trains. */
+/* Returns the number of entries of adamw_list (clip.c): one for each tensor that AdamW trains or, with sharded state, for
+ * each piece of such a tensor in this rank's slices. */
 int pb_adamw_entries(const pb_trainer *t);
 /* clip.c: writes the device lists clip_list and adamw_list; call it again after a change of the clip variant. */
 pb_status pb_clip_write_lists(pb_trainer *t);

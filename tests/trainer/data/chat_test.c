@@ -44,6 +44,49 @@ static void rendered_text_equals_the_family_template(void **state)
     json_decref(root);
 }
 
+/* Renders a user's message, after a system message unless it is NULL, and what begins the answer. */
+static pb_status render_question(const pb_chat_options *o, const char *system, const char *user, pb_rendered *out)
+{
+    pb_message m[2] = {{.role = PB_CHAT_SYSTEM}, {.role = PB_CHAT_USER, .content = {user, strlen(user)}}};
+    if (system) m[0].content = (pb_json_text){system, strlen(system)};
+    return pb_chat_render(&(pb_chat){.message = system ? m : m + 1, .n = system ? 2 : 1}, o, out);
+}
+
+/* chat/answers.json: the models' own templates with add_generation_prompt (scripts/fixtures/generate_fixtures.py). */
+static void an_answer_begins_as_in_the_family_template(void **state)
+{
+    (void)state;
+    json_error_t e;
+    json_t *root = json_load_file(PB_FIXTURES "/chat/answers.json", 0, &e), *one;
+    pb_rendered r = {0};
+    size_t i;
+    assert_non_null(root);
+    assert_true(json_array_size(root) >= 12);
+    json_array_foreach(root, i, one)
+    {
+        const char *family = json_string_value(json_object_get(one, "template"));
+        const char *want = json_string_value(json_object_get(one, "text"));
+        const pb_chat_options o = {.family = family_of(family, strlen(family)),
+                                   .system = json_string_value(json_object_get(one, "default")),
+                                   .answer = true};
+        CHECK_OK(render_question(&o, json_string_value(json_object_get(one, "system")),
+                                 json_string_value(json_object_get(one, "user")), &r));
+        if (r.text.n != strlen(want) || memcmp(r.text.p, want, r.text.n) != 0)
+            fail_msg("%s:\n%.*s\nwant\n%s", family, (int)r.text.n, r.text.p, want);
+    }
+    const pb_chat_options v4 = {.family = PB_TEMPLATE_DEEPSEEK_V4, .answer = true};
+    CHECK_OK(render_question(&v4, NULL, "a", &r));
+    static const char end[] = "</think>"; /* encoding_dsv4.py begins the answer in the user's turn: case no_answer */
+    assert_memory_equal(r.text.p + r.text.n - strlen(end), end, strlen(end));
+    const pb_chat_options bytes = {.family = PB_TEMPLATE_BYTES, .answer = true};
+    static const char byte_text[] = "<im_start>user\na<im_end>\n<im_start>assistant\n";
+    CHECK_OK(render_question(&bytes, NULL, "a", &r));
+    assert_int_equal(r.text.n, strlen(byte_text));
+    assert_memory_equal(r.text.p, byte_text, r.text.n);
+    pb_rendered_free(&r);
+    json_decref(root);
+}
+
 static pb_status render_line(pb_template family, const char *line, rendering *x)
 {
     pb_jsonl_counts c;
@@ -72,6 +115,8 @@ static void features_a_family_lacks_are_refused(void **state)
                 "message 1: template qwen2.5 does not support \"reasoning");
     CHECK_OK(render_line(PB_TEMPLATE_QWEN3, reason, &x));
     CHECK_FAILS(render_line(PB_TEMPLATE_DEEPSEEK_V4, tools, &x), PB_EINVAL, "tool 1 has no object \"function\"");
+    x.o.answer = true;
+    CHECK_FAILS(render_line(PB_TEMPLATE_QWEN2_5, HI, &x), PB_EINVAL, "the last message is not the user's");
     pb_rendered_free(&x.r);
 }
 
@@ -308,6 +353,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rendered_text_equals_the_family_template),
+        cmocka_unit_test(an_answer_begins_as_in_the_family_template),
         cmocka_unit_test(features_a_family_lacks_are_refused),
         cmocka_unit_test(an_instruction_becomes_a_conversation),
         cmocka_unit_test(bad_lines_are_named_and_counted),

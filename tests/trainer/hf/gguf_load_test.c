@@ -9,6 +9,7 @@
 #include "trainer/hf/hf_gguf.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/hf_save.h"
+#include "trainer/hf/hf_source.h"
 #include "trainer/input/input.h"
 #include "trainer/step/trainer.h"
 
@@ -56,6 +57,33 @@ static void weights_are_those_of_the_folder(void **state)
                 assert_same_weights(&x, &y);
                 pb_model_close(&x), pb_model_close(&y);
             }
+}
+
+/* Large tensors are loaded in chunks, which may begin and end inside a row. */
+static void any_range_of_permuted_rows_can_be_loaded(void **state)
+{
+    enum { ROWS = 64, COLUMNS = 64 };
+    static const size_t ranges[][2] = {{5, 200}, {64, 64}, {100, 1}, {1000, 2000}};
+    static float all[ROWS * COLUMNS], part[ROWS * COLUMNS];
+    pb_hf_config c;
+    pb_hf_list list;
+    pb_hf_piece q;
+    pb_hf_source *s = NULL;
+    size_t i = 0;
+    pb_model m = load(*state, GGUF "llama.gguf", &c, PB_FULL, PB_F32);
+    CHECK_OK(pb_hf_tensors(&m, &list));
+    while (strcmp(list.at[i].gguf, "blk.1.attn_q.weight") != 0) i++;
+    CHECK_OK(pb_hf_source_open(GGUF "llama.gguf", &s));
+    CHECK_OK(pb_hf_source_take(s, &m, &list.at[i], &q));
+    assert_int_equal(q.n, ROWS * COLUMNS);
+    CHECK_OK(pb_hf_piece_load(&q, 0, q.n, PB_F32, all));
+    for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++) {
+        CHECK_OK(pb_hf_piece_load(&q, ranges[k][0], ranges[k][1], PB_F32, part));
+        assert_memory_equal(part, all + ranges[k][0], ranges[k][1] * sizeof *part);
+    }
+    pb_hf_source_close(s);
+    free(list.at);
+    pb_model_close(&m);
 }
 
 /* All fields but the name, and llama's scaling of RoPE, which GGUF files can only give as Llama 3.1's. */
@@ -139,11 +167,12 @@ static void the_input_takes_tokenizer_and_template_from_the_file(void **state)
     assert_string_equal(in.geometry->name, "qwen2.gguf");
     assert_int_equal(in.chat.family, PB_TEMPLATE_CHATML);
     CHECK_OK(pb_input_open_tokenizer(&in, &in.chat, &t));
-    assert_int_equal(pb_tokenizer_vocab(t), 262); /* the largest id; that of the unused token before it is none */
+    assert_int_equal(pb_tokenizer_vocab(t), 262); /* the largest id plus one */
     CHECK_OK(pb_tokenizer_encode(t, text, sizeof text - 1, 0, &ids));
     assert_int_equal(ids.n, 4);
     assert_memory_equal(ids.id, want, sizeof want);
     assert_true(pb_tokenizer_is_special(t, 260) && !pb_tokenizer_is_special(t, 258));
+    CHECK_FAILS(pb_tokenizer_decode(t, &(int32_t){259}, 1, 0, &(pb_bytes){0}), PB_EINVAL, "259"); /* it is unused */
     pb_ids_free(&ids);
     pb_tokenizer_close(t);
 }
@@ -379,6 +408,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_are_those_of_the_folder),
+        cmocka_unit_test(any_range_of_permuted_rows_can_be_loaded),
         cmocka_unit_test(the_geometry_is_that_of_the_folder),
         cmocka_unit_test(tokenizers_give_the_same_ids),
         cmocka_unit_test(the_input_takes_tokenizer_and_template_from_the_file),

@@ -1,11 +1,13 @@
 /* buckets_test.c - tests the order of a model's gradients, and their division into buckets and slices: every gradient
  * is in one bucket and one slice, a bucket is complete when its last gradient is, a tied embedding is complete last,
- * and slices end between partial sums of the norm. */
+ * and slices end between partial sums of the norm; with NorMuon no block is cut, and costs are balanced. */
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "kernels/clip/clip.h"
 #include "tests/test.h"
+#include "trainer/parallel/matrix_cuts.h"
 #include "trainer/parallel/slices.h"
 #include "trainer/step/trainer.h"
 
@@ -93,7 +95,7 @@ static void gradients_are_ordered_by_the_backward_pass(void **state)
     pb_model_close(&m);
 }
 
-/* Checks the pieces of one rank, and marks their elements in seen[m->vector]. */
+/* Checks the pieces of one rank, and marks their elements in seen[m->vector], if it is not NULL. */
 static void check_pieces(const pb_model *m, const pb_slices *s, unsigned char *seen)
 {
     size_t own = 0;
@@ -105,7 +107,7 @@ static void check_pieces(const pb_model *m, const pb_slices *s, unsigned char *s
         assert_true(x->first + x->n == n || (x->first + x->n) % run == 0);
         assert_true(x->own >= own && x->own + x->n <= s->total);
         own = x->own + x->n;
-        for (size_t k = 0; k < x->n; k++) assert_int_equal(seen[x->p->at + x->first + k]++, 0);
+        for (size_t k = 0; seen && k < x->n; k++) assert_int_equal(seen[x->p->at + x->first + k]++, 0);
     }
     (void)m;
 }
@@ -119,7 +121,7 @@ static void check_slices(const pb_model *m, size_t least, int ranks)
     CHECK_OK(pb_buckets_make(m, least, PB_ENDS_AFTER_TENSORS, &b));
     for (int r = 0; r < ranks; r++) {
         pb_slices s;
-        CHECK_OK(pb_slices_make(m, &b, ranks, r, &s));
+        CHECK_OK(pb_slices_make(m, &b, ranks, r, false, &s));
         check_pieces(m, &s, seen);
         all += s.total;
         for (int i = 0; i < b.n; i++) {
@@ -150,11 +152,154 @@ static void every_element_is_in_one_slice(void **state)
         }
 }
 
+/* The cost of the blocks in rows from..to-1 of a matrix, which must not cut a block. *part: the largest cost of blocks
+ * that no slice may end between. */
+static uint64_t cost_of_rows(const pb_model *m, const pb_param *p, bool per_head, size_t from, size_t to,
+                             uint64_t *part)
+{
+    pb_matrix_cut c[PB_MATRIX_CUTS];
+    const size_t run = pb_clip_run(pb_param_n(p));
+    size_t row = 0;
+    uint64_t sum = 0, here = 0;
+    bool begins = false, ends = false;
+    pb_matrix_cuts(m, p, per_head, c);
+    for (int i = 0; i < PB_MATRIX_CUTS; i++)
+        for (size_t k = 0; c[i].rows && k < c[i].times; k++) {
+            const uint64_t cost = pb_matrix_cost(c[i].rows, p->cols);
+            begins = begins || row == from;
+            if (row >= from && row < to) sum += cost;
+            row += c[i].rows;
+            ends = ends || row == to;
+            here += cost;
+            if (here > *part) *part = here;
+            if (row * p->cols % run == 0) here = 0;
+        }
+    assert_int_equal(row, p->rows);
+    assert_true(begins && ends);
+    return sum;
+}
+
+/* Adds up the costs of a rank's pieces. */
+static uint64_t load_of(const pb_model *m, const pb_slices *s, bool per_head, uint64_t *part)
+{
+    uint64_t sum = 0;
+    size_t second = 0;
+    for (int i = 0; i < s->n; i++) {
+        const pb_piece *x = &s->piece[i];
+        const uint64_t run = PB_ADAMW_COST * (uint64_t)pb_clip_run(pb_param_n(x->p));
+        assert_true(x->second >= second && x->second % PB_FLAT_ALIGN == 0);
+        second = x->second + pb_piece_seconds(x);
+        if (!x->p->by_rows) {
+            sum += PB_ADAMW_COST * (uint64_t)x->n;
+            if (run > *part) *part = run;
+            continue;
+        }
+        assert_int_equal(x->first % x->p->cols, 0);
+        assert_int_equal(x->n % x->p->cols, 0);
+        sum += cost_of_rows(m, x->p, per_head, x->first / x->p->cols, (x->first + x->n) / x->p->cols, part);
+    }
+    assert_true(second <= s->seconds);
+    return sum;
+}
+
+/* Returns the largest cost of a rank divided by the mean, and in *size the largest own vector divided by the mean. seen:
+ * see check_pieces. */
+static double check_costs(const pb_model *m, const pb_buckets *b, int ranks, bool per_head, unsigned char *seen,
+                          double *size)
+{
+    uint64_t most = 0, all = 0, part = 0;
+    *size = 0;
+    for (int r = 0; r < ranks; r++) {
+        pb_slices s;
+        CHECK_OK(pb_slices_make(m, b, ranks, r, per_head, &s));
+        check_pieces(m, &s, seen);
+        const uint64_t load = load_of(m, &s, per_head, &part);
+        if (load > most) most = load;
+        *size = fmax(*size, (double)s.total * ranks / (double)m->vector);
+        all += load;
+        for (int i = 0; i < b->n; i++) assert_int_equal(pb_slice_at(&s, i, ranks), b->bucket[i].n);
+        pb_slices_free(&s);
+    }
+    assert_true(most <= all / (uint64_t)ranks + part);
+    return (double)most * ranks / (double)all;
+}
+
+static void check_owners(const pb_model *m, size_t least, pb_bucket_ends ends, int ranks, bool per_head)
+{
+    pb_buckets b;
+    unsigned char *seen = calloc(m->vector, 1);
+    size_t marked = 0;
+    double size;
+    assert_non_null(seen);
+    CHECK_OK(pb_buckets_make(m, least, ends, &b));
+    (void)check_costs(m, &b, ranks, per_head, seen, &size);
+    for (size_t i = 0; i < m->vector; i++) marked += seen[i];
+    assert_int_equal(marked, m->trained);
+    free(b.bucket);
+    free(seen);
+}
+
+static void a_block_has_one_owner_and_costs_are_balanced(void **state)
+{
+    static const char *const names[] = {"tiny", "tiny-llama", "v4-tiny"};
+    for (size_t i = 0; i < 3; i++)
+        for (int tuning = 0; tuning < PB_NTUNINGS; tuning++)
+            for (int ranks = 1; ranks <= 8; ranks++) {
+                const pb_geometry *g;
+                pb_model m;
+                CHECK_OK(pb_geometry_find(names[i], &g));
+                pb_model_config c = pb_train_defaults(g).model;
+                c.tuning = (pb_tuning)tuning;
+                c.dtype = ranks % 2 ? PB_BF16 : PB_F32;
+                c.row_moments = true;
+                CHECK_OK(pb_model_open(*state, &c, &m));
+                check_owners(&m, 5000, PB_ENDS_AFTER_TENSORS, ranks, ranks % 3);
+                check_owners(&m, SIZE_MAX, PB_ENDS_AFTER_STAGES, ranks, false);
+                check_owners(&m, 5000, PB_ENDS_AFTER_EVERY_STAGE, ranks, ranks % 3);
+                pb_model_close(&m);
+            }
+}
+
+/* A model of 24 layers, which the plan backend opens without memory. */
+static void costs_of_a_large_model_are_nearly_equal(void **state)
+{
+    pb_ctx plan;
+    pb_model m;
+    const pb_geometry *g;
+    (void)state;
+    CHECK_OK(pb_ctx_open_plan(&plan, PB_CPU));
+    CHECK_OK(pb_geometry_find("qwen2.5-0.5b", &g));
+    pb_model_config c = pb_train_defaults(g).model;
+    c.tuning = PB_FULL;
+    c.row_moments = true;
+    CHECK_OK(pb_model_open(&plan, &c, &m));
+    for (int ends = 0; ends <= PB_ENDS_AFTER_EVERY_STAGE; ends++) {
+        pb_buckets b;
+        CHECK_OK(pb_buckets_make(&m, PB_BUCKET_BYTES / sizeof(float), (pb_bucket_ends)ends, &b));
+        for (int ranks = 2; ranks <= 8; ranks *= 2) {
+            double size;
+            assert_true(check_costs(&m, &b, ranks, ranks == 4, NULL, &size) <= 1.03);
+            assert_true(size <= 1.45);
+        }
+        free(b.bucket);
+    }
+    /* Each tensor is a bucket, so that q, k and v are divided: between partial sums, which no head is a multiple of. */
+    pb_buckets b;
+    double size;
+    CHECK_OK(pb_buckets_make(&m, 1, PB_ENDS_AFTER_TENSORS, &b));
+    for (int ranks = 2; ranks <= 4; ranks++) (void)check_costs(&m, &b, ranks, true, NULL, &size);
+    free(b.bucket);
+    pb_model_close(&m);
+    pb_ctx_close(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_gradient_is_in_one_bucket),
         cmocka_unit_test(every_element_is_in_one_slice),
+        cmocka_unit_test(a_block_has_one_owner_and_costs_are_balanced),
+        cmocka_unit_test(costs_of_a_large_model_are_nearly_equal),
         cmocka_unit_test(gradients_are_ordered_by_the_backward_pass),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);

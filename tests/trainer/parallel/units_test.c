@@ -49,7 +49,7 @@ static size_t check_rank(const pb_model *m, const pb_buckets *b, int ranks, int 
     pb_slices s;
     pb_units u;
     size_t own = 0, trained = 0;
-    CHECK_OK(pb_slices_make(m, b, ranks, rank, &s));
+    CHECK_OK(pb_slices_make(m, b, ranks, rank, false, &s));
     CHECK_OK(pb_units_make(m, b, &s, &u));
     assert_int_equal(u.n, m->g.L + 2);
     for (int i = 0; i < u.n; i++) {

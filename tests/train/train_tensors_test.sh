@@ -1,0 +1,40 @@
+#!/bin/bash
+# train_tensors_test.sh TRAIN_POISONED BENCH - train --capture-tensors: which steps, layers and tensors it writes, what the
+# statistics say of a NaN, and that a replayed graph gives the same files.
+train=$(realpath "$1") bench=$(realpath "$2")
+. "${0%/*}/../cli.sh"
+export PB_POISON=3
+options=(--model tiny --tuning full --optimizer normuon --nan-guard --batch 2 --seq 32 --steps 5 --quiet
+    --profile-ranks 0 --profile-steps 2:0:0:1:2)
+
+for mode in eager graph; do
+    expect 0 'train: step 3 skipped' "$train" "${options[@]}" --mode $mode --profile-out $mode \
+        --capture-tensors '^layers\.1\.(qkv|o\.gradient)$|^hf$'
+    [[ $(echo "$mode"/tensors/*) == $(printf "$mode/tensors/%s " step{3,4}-rank0{-layer1.safetensors,-rest.safetensors,.csv} |
+        sed 's/ $//') ]] || fail "$mode: other files: $(ls $mode/tensors)"
+done
+diff -r eager/tensors graph/tensors >log || fail 'eager and graph wrote different tensors'
+
+# Step 3 began with a NaN in row 0, column 5 of this momentum; step 4 began with the value that was there.
+row=$(grep '^layers.1.o.momentum,' eager/tensors/step3-rank0.csv)
+[[ $row == layers.1.o.momentum,1,f32,64,192,*,1,0,0,5 ]] || fail "step 3: $row"
+row=$(grep '^layers.1.o.momentum,' eager/tensors/step4-rank0.csv)
+[[ $row == layers.1.o.momentum,1,f32,64,192,*,0,0,, ]] || fail "step 4: $row"
+[[ $(grep -cE ',[1-9][0-9]*,0,[0-9]+,[0-9]+$' eager/tensors/step3-rank0.csv) == 1 ]] || fail 'more tensors with NaN'
+[[ $(head -n 1 eager/tensors/step3-rank0.csv) == tensor,layer,dtype,rows,cols,min,max,rms,zeros,nan,inf,first_row,first_col ]] ||
+    fail 'another header'
+file=eager/tensors/step3-rank0-layer1.safetensors
+for name in extra/layers.1.qkv extra/layers.1.o.gradient '"step":"3"' '"layer":"1"'; do
+    head -c 1000 $file | grep -qF "$name" || fail "$file has no $name"
+done
+head -c 1000 $file | grep -qF layers.1.h && fail "$file has a tensor that does not match"
+expect 2 "bench: $file: it has tensors, but no call to run again" "$bench" replay $file
+
+expect 2 'train: --capture-tensors needs --profile-ranks' "$train" --steps 1 --quiet --capture-tensors h
+expect 2 'train: --capture-tensors: pattern: missing closing parenthesis' "$train" "${options[@]}" --capture-tensors '(' --profile-out x
+touch trigger
+expect 2 'train: --capture-tensors needs a schedule' \
+    "$train" "${options[@]}" --capture-tensors h --profile-on-demand trigger --profile-out y
+expect 0 'train: the tensors of step 3 were not captured: capture: with tensor' "$train" "${options[@]}" --model smollm2-135m \
+    --layers 1 --capture-limit 1 --capture-tensors weight --profile-out z --profile-steps 2:0:0:1:1 --steps 3
+exit $((failures > 0))

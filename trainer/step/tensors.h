@@ -1,0 +1,41 @@
+/* tensors.h - the tensors of a trainer by name, as they are in device memory after a step.
+ *
+ *     NAME.weight, NAME.gradient,   of every parameter NAME, such as layers.3.qkv. gradient: what the optimizer read; with
+ *     NAME.momentum, NAME.v         the clip variant multi before the factor. weight: after the step. Only of trained
+ *                                   parameters, but weight of all that are not quantised
+ *     layers.L.h, n1, hm, n2, gu    activations of layer L (pb_layer_acts)
+ *     layers.L.qkv, qk, o, lse      and those of attention: pb_gqa_acts
+ *     layers.L.latent, qr, q, kv,   or, of DeepSeek-V4, pb_v4_acts; idx: the lists of keys
+ *     idx, o, lse, low
+ *     hf, nf                        the residual stream after the last layer, and its norm
+ *     logits                        after the loss phase: their gradient
+ *
+ * Activations are those of the last micro-batch, with the shape [tokens,columns]. They are kept for the backward pass, and
+ * so they are in memory after a replayed graph, too. What layers share, because the backward pass computes it again
+ * (--recompute), has layer 0's values, and is listed for layer 0 only. Not listed: gradients of activations, which the
+ * layers overwrite; with sharded gradients or weights, those that a rank does not have whole; chunks of logits. */
+#ifndef PB_TENSORS_H
+#define PB_TENSORS_H
+#include "kernels/engine/dtype.h"
+#include "trainer/step/trainer.h"
+
+typedef struct pb_tensor {
+    char name[64];
+    int layer; /* -1: of no layer */
+    pb_dtype dtype;
+    size_t rows, cols;
+    const void *p; /* device memory */
+} pb_tensor;
+
+/* Calls each(self, tensor) for every tensor; ends with the first failure. */
+typedef pb_status (*pb_tensor_fn)(void *self, const pb_tensor *x);
+pb_status pb_trainer_tensors(const pb_trainer *t, pb_tensor_fn each, void *self);
+
+/* Statistics of a tensor's elements. min, max, rms: of the finite ones, 0 if all are not finite; first: index of the first
+ * that is not finite, `rows * cols` if all are. */
+typedef struct pb_tensor_statistics {
+    double min, max, rms;
+    size_t zeros, nans, infs, first;
+} pb_tensor_statistics;
+pb_tensor_statistics pb_tensor_statistics_of(const void *host, size_t n, pb_dtype dtype);
+#endif
