@@ -1,6 +1,7 @@
 #!/bin/bash
 # train_async_test.sh TRAIN [MPIRUN] - train --save-async: the checkpoints, the log and the result are those of a run that
-# waits for its checkpoints; a failed write, a signal, SIGKILL; memory. With MPIRUN: the same on two ranks.
+# waits for its checkpoints; a failed write, a signal, SIGKILL; memory. With MPIRUN: the same on two ranks; TRAIN is then
+# train with strike_train.c.
 train=$1 mpirun=$2
 . "${0%/*}/../cli.sh"
 column() { awk -F, -v n="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == n) c = i; next } { print $c }' "$1"; }
@@ -36,6 +37,14 @@ if [[ -n $mpirun ]]; then
     done
     expect 125 'File too large' bash -c 'ulimit -f 2; exec "$@"' full "$mpirun" -np 2 "$train" "${base[@]}" --save full --save-async
     [[ $(grep -c '^train: ' log) -eq 1 && $(ls full) == '' ]] || fail "full disk, 2 ranks: $(ls -a full) $(cat log)"
+    # rank 1 is killed while it copies its state, after earlier checkpoints
+    rm -rf ./*
+    args=(--ranks 2 --seq 64 --batch 1 --steps 9 --save-interval 1 -q --tuning full --shard optimizer --save-async)
+    expect 125 'rank 1 on' env PB_STRIKE='1 5 checkpoint kill' "$train" "${args[@]}" --save killed
+    [[ $(cat killed/latest*) =~ ^[45]$ ]] || fail "killed: $(ls -A killed)"
+    expect 0 '' "$train" "${args[@]}" --save killed --resume latest
+    expect 0 '' "$train" "${args[@]}" --save whole
+    diff -r killed/iter_0000009 whole/iter_0000009 >/dev/null || fail 'killed: the ranks resumed to another state'
     [[ $failures -eq 0 ]] || exit 1
     exit
 fi
