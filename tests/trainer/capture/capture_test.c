@@ -251,7 +251,8 @@ static void test_other_calls(void **state)
     write_changed(&call);
     refused("1 of its tensors belong to no call");
     call.dim[6] = 0;
-    ((float *)((char *)call.args + op->numbers->offset))[0] = -1;
+    const float negative = -1;
+    memcpy((char *)call.args + op->numbers->offset, &negative, sizeof negative);
     write_changed(&call);
     refused("eps=-1, need > 0");
     unknown.name = op->name, unknown.numbers = NULL, call.op = &unknown;

@@ -50,7 +50,8 @@ static void shares(const float *z, double t, double top_p, double *p)
     for (int i = 0; i < V; i++) sum += q[i] = exp((double)z[i] / t);
     for (int i = 0; i < V; i++) {
         double before = 0;
-        for (int k = 0; k < V; k++) before += z[k] > z[i] || (z[k] == z[i] && k < i) ? q[k] / sum : 0;
+        for (int k = 0; k < V; k++)
+            if (z[k] > z[i] || (k < i && z[k] == z[i])) before += q[k] / sum;
         p[i] = before < top_p ? q[i] / sum : 0;
         all += p[i];
     }
