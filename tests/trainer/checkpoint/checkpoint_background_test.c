@@ -61,6 +61,13 @@ static void set_gate(slow_disk *d, bool closed)
     pthread_mutex_unlock(&d->lock);
 }
 
+static void set_full(slow_disk *d, bool full)
+{
+    pthread_mutex_lock(&d->lock);
+    d->full = full;
+    pthread_mutex_unlock(&d->lock);
+}
+
 static int others(slow_disk *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -226,7 +233,7 @@ static void failures_are_reported(void **state)
     run_open(&r, plain);
     run_to(&r, c, 1);
     run_step(&r);
-    disk.full = true;
+    set_full(&disk, true);
     char why[1024];
     const pb_status want = pb_checkpoints_save(c, PB_SAVE_KEEP, r.t, &r.p);
     snprintf(why, sizeof why, "%s", pb_error());
@@ -234,12 +241,12 @@ static void failures_are_reported(void **state)
     assert_non_null(strstr(why, "No space left on device"));
     pb_checkpoints_close(c);
     o.background = true;
-    disk.full = false;
+    set_full(&disk, false);
     for (int call = 0; call < 3; call++) {
         c = open_folder(dir, &o);
         CHECK_OK(run_resume(&r, c, "latest"));
         run_step(&r);
-        disk.full = true;
+        set_full(&disk, true);
         const int before = others(&disk);
         CHECK_OK(pb_checkpoints_save(c, PB_SAVE_KEEP, r.t, &r.p));
         pb_status got = PB_OK;
@@ -255,7 +262,7 @@ static void failures_are_reported(void **state)
         assert_false(pb_checkpoints_busy(c));
         assert_string_equal(names_in(dir), "iter_0000001/ " TRACKER " ");
         CHECK_OK(pb_checkpoints_wait(c));
-        disk.full = false;
+        set_full(&disk, false);
         if (call == 2) { /* saving the same state succeeds now */
             CHECK_OK(save_wait(c, PB_SAVE_KEEP, &r, &r.p));
             assert_string_equal(names_in(dir), "iter_0000001/ iter_0000002/ " TRACKER " ");
