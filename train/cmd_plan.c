@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "train/step.h"
+#include "trainer/checkpoint/state.h"
 
 static void print_model(const pb_job *j)
 {
@@ -47,6 +48,11 @@ static pb_status print_memory(pb_job *j)
     printf("memory      weights %.1f MB, gradients %.1f, moments %.1f, activations %.1f, scratch %.1f\n",
            1e-6 * (double)m.weights, 1e-6 * (double)m.grads, 1e-6 * (double)m.moments, 1e-6 * (double)m.activations,
            1e-6 * (double)j->ctx.scratch_bytes);
+    if (j->o->save_async) {
+        const double copy = (double)pb_state_copy_bytes(j->trainer);
+        printf("checkpoint  --save-async copies the state to %.1f MB of host memory\n", 1e-6 * copy);
+        if (j->device == PB_CPU) peak += copy;
+    }
     printf("peak        %.1f MB on %s%s\n", 1e-6 * peak, j->o->device, j->ranks > 1 ? ", of rank 0" : "");
     return PB_OK;
 }

@@ -205,8 +205,10 @@ static pb_status one_step(run *r)
                                                .seq = x.S,
                                                .record_time = x.recording,
                                                .index_loss = x.index_loss,
+                                               .save_time = r->saver.waited,
                                                .status = x.skipped ? "skipped" : "ok",
                                                .note = x.why}));
+    r->saver.waited = 0;
     return pb_saver_step(&r->saver, &r->p, false);
 }
 
@@ -233,20 +235,27 @@ static pb_status print_skipped(run *r)
     return PB_OK;
 }
 
+/* Ends a run whose last steps were all skipped. The checkpoint that a thread writes is completed before, as it would be
+ * without --save-async. */
+static pb_status give_up(run *r)
+{
+    PB_TRY(pb_saver_finish(&r->saver));
+    return pb_fail(PB_EWRONG, "step %ld: %ld steps in a row had no finite loss%s (limit: --max-skipped)", done(r),
+                   (long)r->p.skipped_in_row, r->j.cfg.normuon.guard ? ", gradient and update" : " and gradient");
+}
+
 static pb_status steps(run *r)
 {
     while (done(r) < r->j.schedule.steps && !stopped(r)) {
         PB_TRY(one_step(r));
-        if ((long)r->p.skipped_in_row >= r->j.o->max_skipped)
-            return pb_fail(PB_EWRONG, "step %ld: %ld steps in a row had no finite loss%s (limit: --max-skipped)",
-                           done(r), (long)r->p.skipped_in_row,
-                           r->j.cfg.normuon.guard ? ", gradient and update" : " and gradient");
+        if ((long)r->p.skipped_in_row >= r->j.o->max_skipped) return give_up(r);
     }
     const bool stop = stopped(r);
     if (stop) {
         if (pb_train_leads(r->j.o)) fprintf(stderr, "train: interrupted after step %ld\n", done(r));
         if (done(r)) PB_TRY(pb_saver_step(&r->saver, &r->p, true));
     }
+    PB_TRY(pb_saver_finish(&r->saver));
     PB_TRY(print_skipped(r));
     if (r->j.graph && !r->j.o->quiet) print_graphs(&r->graphs);
     return stop ? PB_OK : pb_job_agree(&r->j, "the export", pb_export(&r->j, &r->export));

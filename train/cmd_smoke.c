@@ -41,7 +41,7 @@ static pb_status digest(passage *x, pb_digest_text *out)
     char path[PATH + 32];
     pb_file_digest d;
     snprintf(path, sizeof path, "%s/%s/state-%d", x->l->parent, x->l->name, x->j.rank);
-    const pb_status s = pb_state_write(x->j.trainer, &pb_disk_posix, path, &d);
+    const pb_status s = pb_state_write(x->j.trainer, NULL, &pb_disk_posix, path, &d);
     unlink(path);
     if (s == PB_OK) *out = d.digest;
     return pb_job_agree(&x->j, "the digest of the state", s);
@@ -86,6 +86,7 @@ static pb_status run_passage(passage *x)
         if (x->l->interrupted) return PB_OK;
         if (x->resumes || (int)x->p.iteration != half) continue;
         PB_TRY(pb_saver_step(&x->saver, &x->p, true));
+        PB_TRY(pb_saver_finish(&x->saver));
         PB_TRY(digest(x, &x->half));
     }
     return digest(x, &x->end);

@@ -11,6 +11,7 @@
 #include "launch/member.h"
 #include "os/memory.h"
 #include "os/where.h"
+#include "trainer/checkpoint/state.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/peft.h"
 #include "trainer/input/fit.h"
@@ -115,6 +116,7 @@ static pb_status check_size(const pb_job *j)
                                   .rank = j->rank,
                                   .ranks = j->ranks,
                                   .local_size = pb_world_member_of(j->o->world, j->rank)->local_size,
+                                  .copy = j->o->save_async ? pb_state_copy_bytes : NULL,
                                   .more = tokens * (4 * sizeof(int32_t) + sizeof(float))});
 }
 

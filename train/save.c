@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/engine/clock.h"
 #include "os/file.h"
 #include "os/where.h"
 #include "trainer/checkpoint/state.h"
@@ -112,13 +113,13 @@ static void note(void *self, const char *line)
 
 /* Called for every checkpoint. Adds the adapters in PEFT's layout, so that other programs can load them from the
  * checkpoint. */
-static pb_status add_adapter(void *self, pb_trainer *t, const char *dir)
+static pb_status add_adapter(void *self, pb_model *m, const char *dir)
 {
     const pb_saver *s = self;
     char *path;
     if (s->j->cfg.model.tuning == PB_FULL) return PB_OK;
     PB_TRY(pb_path_join(dir, "adapter", &path));
-    const pb_status status = pb_peft_save(pb_trainer_model(t), path, s->j->o->model);
+    const pb_status status = pb_peft_save(m, path, s->j->o->model);
     free(path);
     return status;
 }
@@ -143,10 +144,12 @@ static pb_status compare_ranks(pb_saver *s)
     pb_state_describe(s->j->trainer, &own);
     for (int i = 0; i < PB_STATE_SETTINGS; i++) PB_TRY(pb_world_same(o->world, own.s[i].key, own.s[i].value));
     for (size_t i = 0; i < s->n; i++) PB_TRY(pb_world_same(o->world, s->settings[i].key, s->settings[i].value));
-    snprintf(when, sizeof when, "%ld, %ld, %ld, %s, %s, %s, %s", o->eval_interval, o->save_interval, o->max_skipped,
-             o->mode, o->save ? "yes" : "no", o->export ? "yes" : "no", o->resume ? o->resume : "no");
-    return pb_world_same(o->world,
-                         "--eval-interval, --save-interval, --max-skipped, --mode, --save, --export, --resume", when);
+    snprintf(when, sizeof when, "%ld, %ld, %ld, %s, %s, %s, %s, %s", o->eval_interval, o->save_interval, o->max_skipped,
+             o->mode, o->save ? "yes" : "no", o->save_async ? "yes" : "no", o->export ? "yes" : "no",
+             o->resume ? o->resume : "no");
+    return pb_world_same(
+        o->world, "--eval-interval, --save-interval, --max-skipped, --mode, --save, --save-async, --export, --resume",
+        when);
 }
 
 pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
@@ -157,11 +160,12 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
     PB_TRY(pb_job_agree(j, "the settings", settings(s)));
     PB_TRY(compare_ranks(s));
     if (!o->save) {
-        if (o->resume || o->save_interval > 0 || o->save_retain_interval > 0)
+        if (o->resume || o->save_interval > 0 || o->save_retain_interval > 0 || o->save_async)
             return pb_fail(PB_EINVAL, "--%s needs --save DIR",
-                           o->resume              ? "resume"
-                           : o->save_interval > 0 ? "save-interval"
-                                                  : "save-retain-interval");
+                           o->resume                     ? "resume"
+                           : o->save_interval > 0        ? "save-interval"
+                           : o->save_retain_interval > 0 ? "save-retain-interval"
+                                                         : "save-async");
         return PB_OK;
     }
     const pb_checkpoint_options c = {.save_interval = o->save_interval > 0 ? o->save_interval : 0,
@@ -173,7 +177,8 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
                                      .extra_self = s,
                                      .note = note,
                                      .note_self = s,
-                                     .world = o->world};
+                                     .world = o->world,
+                                     .background = o->save_async};
     PB_TRY(pb_checkpoints_open(o->save, &c, &s->c));
     if (!o->resume && pb_checkpoints_latest(s->c))
         return pb_fail(
@@ -191,17 +196,78 @@ static pb_status gather_adapters(const pb_job *j, bool on)
     return j->cfg.model.tuning == PB_FULL ? PB_OK : pb_trainer_gather_masters(j->trainer, on);
 }
 
+/* The name of the checkpoint that is being written, in the messages of --save-async. */
+static const char *name_of(const pb_saver *s) { return s->trial ? "trial checkpoint" : "checkpoint"; }
+static bool prints(const pb_saver *s) { return pb_train_leads(s->j->o) && !s->j->o->quiet; }
+
+/* With --save-async: `status` is that of the checkpoint that was being written. Says when it is complete. */
+static pb_status written(pb_saver *s, pb_status status)
+{
+    if (status != PB_OK || !s->writing || pb_checkpoints_busy(s->c)) return status;
+    if (prints(s))
+        printf("step %6llu  %s written in %.3g s\n", (unsigned long long)s->writing, name_of(s),
+               pb_checkpoints_write_time(s->c));
+    s->writing = 0;
+    return PB_OK;
+}
+
+/* Waits for the checkpoint that is being written, and says for how long. */
+static pb_status wait_for_thread(pb_saver *s)
+{
+    const double start = pb_clock_seconds();
+    const uint64_t step = s->writing;
+    if (!step) return PB_OK;
+    PB_TRY(written(s, pb_checkpoints_wait(s->c)));
+    if (prints(s))
+        printf("step %6llu  %s: training waited %.3g s until it was written\n", (unsigned long long)step, name_of(s),
+               pb_clock_seconds() - start);
+    return PB_OK;
+}
+
+/* Copies the state, and leaves the checkpoint to the thread. One that is still being written comes first. */
+static pb_status save_async(pb_saver *s, pb_save how, const pb_progress *p)
+{
+    PB_TRY(wait_for_thread(s));
+    const double start = pb_clock_seconds();
+    PB_TRY(pb_checkpoints_save(s->c, how, s->j->trainer, p));
+    s->writing = p->iteration;
+    s->trial = how == PB_SAVE_TRIAL;
+    if (prints(s))
+        printf("step %6llu  %s: training waited %.3g s for the copy\n", (unsigned long long)s->writing, name_of(s),
+               pb_clock_seconds() - start);
+    return PB_OK;
+}
+
+static pb_status save(pb_saver *s, pb_save how, const pb_progress *p)
+{
+    if (s->j->o->save_async) return save_async(s, how, p);
+    PB_TRY(gather_adapters(s->j, true)); /* for add_adapter */
+    PB_TRY(pb_checkpoints_save(s->c, how, s->j->trainer, p));
+    return gather_adapters(s->j, false);
+}
+
 pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now)
 {
     if (!s->c) return PB_OK;
+    const double start = pb_clock_seconds();
+    PB_TRY(written(s, pb_checkpoints_poll(s->c)));
     const pb_save how = now ? PB_SAVE_KEEP : pb_checkpoints_due(s->c, p->iteration);
-    if (how == PB_SAVE_NONE) return PB_OK;
-    pb_where_phase("checkpoint");
-    PB_TRY(gather_adapters(s->j, true)); /* for add_adapter */
-    PB_TRY(pb_checkpoints_save(s->c, how, s->j->trainer, p));
-    PB_TRY(gather_adapters(s->j, false));
-    pb_where_phase(NULL);
+    if (how != PB_SAVE_NONE) {
+        pb_where_phase("checkpoint");
+        PB_TRY(save(s, how, p));
+        pb_where_phase(NULL);
+    }
+    s->waited += pb_clock_seconds() - start;
     return PB_OK;
+}
+
+pb_status pb_saver_finish(pb_saver *s)
+{
+    if (!s->c) return PB_OK;
+    pb_where_phase("checkpoint");
+    const pb_status status = wait_for_thread(s);
+    pb_where_phase(NULL);
+    return status;
 }
 
 /* ---- exporting the trained model ---------------------------------------------------------------------- */

@@ -14,14 +14,23 @@ typedef struct pb_saver {
     /* Storage of the strings that `settings` points to: the keys, and the values that are formatted numbers. */
     char key[PB_SETTINGS][32], text[PB_SETTINGS][48];
     pb_digest_text tokenizer;
+    /* With --save-async: the step whose checkpoint is being written (0: none), and whether it is the trial
+     * (PB_SAVE_TRIAL). */
+    uint64_t writing;
+    bool trial;
+    double waited; /* seconds that training waited for checkpoints since the caller set it to 0 */
 } pb_saver;
 
 /* Opens the folder of --save, and resumes from a checkpoint if --resume is given. Afterwards *p and the data's position
  * are those of the next step. */
 pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p);
 void pb_saver_close(pb_saver *s); /* {0} is allowed */
-/* Call after every step. Saves a checkpoint when one is due; `now` saves one in any case. */
+/* Call after every step. Saves a checkpoint when one is due; `now` saves one in any case. With --save-async a thread
+ * writes it after the call, and prints the time that training waited; a failure of the thread is returned by the next
+ * call of this function or of pb_saver_finish. */
 pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now);
+/* Call after the last step, on all ranks. Waits for the checkpoint that is being written. */
+pb_status pb_saver_finish(pb_saver *s);
 
 /* The folder of --export and of `train export`. The export consists of the adapters in PEFT's layout or of the whole
  * model as a Hugging Face folder. pb_export_open creates and locks the folder until pb_export_close; dir NULL: no export.

@@ -225,7 +225,7 @@ rm over.csv
 # ---- the log and the schedule --------------------------------------------------------------------------
 run --log l.csv --schedule constant --lr 1e-3 --eval-split 0.2 --eval-interval 3
 expect 2 'l.csv: File exists' "$train" --steps 1 --log l.csv
-[[ $(head -n 1 l.csv) == step,epoch,loss,grad_norm,lr,step_time,tokens_per_second,peak_memory,kernel_launches,host_syncs,eval_loss,seq,record_time,index_loss,status,note ]] || fail 'log: header'
+[[ $(head -n 1 l.csv) == step,epoch,loss,grad_norm,lr,step_time,tokens_per_second,peak_memory,kernel_launches,host_syncs,eval_loss,seq,record_time,index_loss,save_time,status,note ]] || fail 'log: header'
 [[ $(column l.csv lr | sort -u) == 0.001 ]] || fail 'log: lr'
 [[ $(column l.csv eval_loss | grep -c .) -eq 2 && $(column l.csv status | sort -u) == ok ]] || fail 'log: evaluation'
 rm l.csv

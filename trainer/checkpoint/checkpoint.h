@@ -18,6 +18,12 @@
  * chooses the checkpoint to resume from, and publishes a folder when all ranks have written their state files and made
  * them durable. Every rank checks that its frozen weights are those of the checkpoint.
  *
+ * With pb_checkpoint_options.background, pb_checkpoints_save only copies the state to host memory (state.h) and returns;
+ * one thread then writes the copy with the four steps above, while training changes the weights. One checkpoint at a
+ * time is written: a save that is due earlier waits for it, and none is left out. What is written has the bits of a save
+ * without `background`. Only the thread that trains talks to the other ranks: each rank's thread writes its state file,
+ * pb_checkpoints_poll notices that all ranks have finished, and the thread of rank 0 publishes the folder.
+ *
  * Not stored: frozen weights (only their digest, so that resuming with different ones is refused); gradients
  * (checkpoints are taken between steps); random generator states (all randomness derives from the configured seed and a
  * stored position). */
@@ -60,15 +66,18 @@ typedef struct pb_checkpoint_options {
     uint64_t last; /* number of steps of the run; a checkpoint is always saved after the last; 0: unknown */
     const pb_setting *settings; /* [nsettings]; like all pointers here, borrowed until pb_checkpoints_close */
     size_t nsettings;
-    /* Called while a checkpoint is written, to add files and folders to its folder `dir`. Added files get a digest and
-     * are made durable like the other files. May be NULL. */
-    pb_status (*extra)(void *self, pb_trainer *t, const char *dir);
+    /* Called on rank 0 while a checkpoint is written, to add files and folders to its folder `dir`. Added files get a
+     * digest and are made durable like the other files. m: the trainer's model; with `background` a copy of it, in which
+     * only the adapters and the gains of the layers can be read, and nothing without adapters (pb_state_copy_model), and
+     * the call is made on the thread that writes. May be NULL. */
+    pb_status (*extra)(void *self, pb_model *m, const char *dir);
     void *extra_self;
     /* Receives messages of one line: a checkpoint that was not used, a setting that differs. May be NULL. */
     void (*note)(void *self, const char *line);
     void *note_self;
     const pb_disk *disk; /* table of file operations; NULL: pb_disk_posix */
     pb_world *world;     /* the ranks that save and resume together; NULL: one */
+    bool background;     /* write checkpoints on a thread, during the following steps */
 } pb_checkpoint_options;
 
 typedef struct pb_checkpoints pb_checkpoints;
@@ -77,7 +86,9 @@ typedef struct pb_checkpoints pb_checkpoints;
  * killed process. All calls below must use the same trainer until pb_checkpoints_close. EINVAL: another process holds
  * the lock; EIO. */
 pb_status pb_checkpoints_open(const char *dir, const pb_checkpoint_options *o, pb_checkpoints **out);
-void pb_checkpoints_close(pb_checkpoints *c); /* NULL is allowed */
+/* Waits for the thread that writes: of a single rank, the checkpoint is then complete. With several ranks it may be left
+ * unpublished; call pb_checkpoints_wait before, unless a rank is lost. NULL is allowed. */
+void pb_checkpoints_close(pb_checkpoints *c);
 
 /* Returns the iteration that resuming with "latest" tries first; 0: the folder has no checkpoint. */
 uint64_t pb_checkpoints_latest(const pb_checkpoints *c);
@@ -96,8 +107,24 @@ pb_save pb_checkpoints_due(const pb_checkpoints *c, uint64_t iteration);
  * for instance when the user interrupts the run. An existing checkpoint of the same iteration is replaced. After a
  * failure the call may be repeated. The resume point is then unchanged, except that it is p->iteration if only the
  * removal of older checkpoints failed. EINVAL: no step was made yet, or the folder has checkpoints and this process
- * resumed from none of them; EIO: one line that names the path. */
+ * resumed from none of them; EIO: one line that names the path.
+ *
+ * With `background` it first waits for the checkpoint that is being written, whose failure it returns without saving
+ * another one; then it copies the state. Failures of the thread are returned by the next call of this function, of
+ * pb_checkpoints_poll or of pb_checkpoints_wait, with the status and the message of a save without `background`. ENOMEM:
+ * no memory for the copy, which the first save allocates. */
 pb_status pb_checkpoints_save(pb_checkpoints *c, pb_save how, pb_trainer *t, const pb_progress *p);
+
+/* With `background`, call it after every step, on all ranks: does not wait for the disk, returns the failure of a
+ * checkpoint that could not be written, and with several ranks lets rank 0 publish what all have written. */
+pb_status pb_checkpoints_poll(pb_checkpoints *c);
+/* Waits until the checkpoint that is being written, if any, is the resume point. On all ranks together. */
+pb_status pb_checkpoints_wait(pb_checkpoints *c);
+/* True while a checkpoint is being written; the same on all ranks. */
+bool pb_checkpoints_busy(const pb_checkpoints *c);
+/* Seconds from the end of the copy until the last checkpoint was complete, as pb_checkpoints_poll or _wait noticed; 0:
+ * none was written in the background. */
+double pb_checkpoints_write_time(const pb_checkpoints *c);
 
 /* Resumes from a checkpoint. `which`: "latest", or an iteration. Everything is verified (sizes, digests, settings, base
  * weights, tensor names and shapes) before the trainer is modified; then weights, moments, step counters and learning

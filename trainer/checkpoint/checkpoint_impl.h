@@ -3,6 +3,7 @@
 #define PB_CHECKPOINT_IMPL_H
 #include <limits.h>
 
+#include "os/task.h"
 #include "trainer/checkpoint/state.h"
 
 #define PB_CHECKPOINT_TRACKER "latest_checkpointed_iteration.txt"
@@ -10,6 +11,7 @@
 #define PB_CHECKPOINT_STATE   "state.safetensors"
 #define PB_CHECKPOINT_PART    "state-%d-of-%d.safetensors"
 
+typedef struct pb_saving pb_saving;
 struct pb_checkpoints {
     char *dir;
     pb_checkpoint_options o; /* disk is never NULL */
@@ -20,6 +22,11 @@ struct pb_checkpoints {
     uint64_t own_iteration;  /* last iteration that this process resumed or saved; 0: none */
     pb_trainer *trainer;     /* the trainer that `base` was computed for, or NULL */
     pb_digest_text base;
+    /* With o.background: the copy of the state (NULL until the first save), and the save that a thread works on (NULL:
+     * none). Until it is joined, the thread reads this struct, and the members above do not change. */
+    pb_state_copy *copy;
+    pb_saving *saving;
+    double write_time; /* see pb_checkpoints_write_time */
 };
 
 typedef struct pb_path {
@@ -62,6 +69,35 @@ void pb_candidate_close(pb_candidate *x); /* {0} is allowed */
 /* Checks that the checkpoint belongs to this trainer and run. EINVAL: another model, other base weights, or a different
  * fixed setting. With `note`, reports every difference in a setting that is not fixed. */
 pb_status pb_candidate_fits(pb_checkpoints *c, pb_trainer *t, const char *folder, const pb_candidate *x, bool note);
+
+/* Functions of fill.c. The state file that a rank has written and made durable. */
+typedef struct pb_rank_file {
+    char name[64];
+    pb_file_digest file;
+} pb_rank_file;
+
+/* A checkpoint that is being saved. */
+struct pb_saving {
+    pb_checkpoints *c;
+    pb_trainer *t; /* of which the functions of fill.c read the state only without `copy` */
+    pb_save how;
+    pb_progress progress;
+    pb_path folder;            /* the temporary one */
+    const pb_state_copy *copy; /* NULL: the state is that of the trainer */
+    pb_rank_file mine, *files; /* files: [ranks] */
+    pb_index index;
+    bool published; /* it is the resume point */
+    pb_task task;   /* the members below are used with a thread only */
+    bool written;   /* the state files of all ranks are written; the task publishes */
+    double began;   /* pb_clock_seconds() when the copy was complete */
+};
+/* Writes this rank's state file and makes it durable. */
+pb_status pb_fill_rank(pb_saving *s);
+/* Makes all that is not a state file durable, and adds the index. On rank 0. */
+pb_status pb_fill_rest(pb_saving *s);
+
+/* saving.c: waits for the thread, if one writes, and forgets its checkpoint. Does not talk to other ranks. */
+void pb_saving_close(pb_checkpoints *c);
 
 /* Computes c->base, the digest of the frozen weights, once per trainer. */
 pb_status pb_checkpoints_digest_base(pb_checkpoints *c, pb_trainer *t);

@@ -51,20 +51,21 @@ pb_state_tensor pb_state_kept_at(const pb_trainer *t, size_t i)
     return t->shards.on ? part_of_piece(t, &t->gradients.slices.piece[at], part) : pb_state_whole(t->trained[at], part);
 }
 
-/* The tensors that this rank writes. Each of several ranks writes its slices (slices.h) of tensors that it keeps. */
-static size_t written(const pb_trainer *t)
+size_t pb_state_written(const pb_trainer *t)
 {
     return t->cfg.comm ? (size_t)t->gradients.slices.n * PB_STATE_PARTS : pb_state_kept(t);
 }
 
-static pb_state_tensor written_at(const pb_trainer *t, size_t i)
+pb_state_tensor pb_state_written_at(const pb_trainer *t, size_t i)
 {
     if (!t->cfg.comm) return pb_state_kept_at(t, i);
     return part_of_piece(t, &t->gradients.slices.piece[i / PB_STATE_PARTS], i % PB_STATE_PARTS);
 }
 
-/* The optimizer's counters are equal on all ranks; rank 0 writes them. */
-static size_t scalars(const pb_trainer *t) { return pb_comm_rank(t->cfg.comm) == 0 ? pb_state_scalars(t) : 0; }
+size_t pb_state_written_scalars(const pb_trainer *t)
+{
+    return pb_comm_rank(t->cfg.comm) == 0 ? pb_state_scalars(t) : 0;
+}
 
 /* ---- writing the state file ----------------------------------------------------------------------------- */
 
@@ -83,18 +84,18 @@ static void describe(const pb_state_tensor *x, char name[96], pb_st_entry *e)
 static pb_status create(const pb_trainer *t, const pb_disk *disk, const char *path, pb_st_writer **out)
 {
     size_t n = 0;
-    pb_st_entry *e = calloc(written(t) + PB_STATE_SCALARS, sizeof *e);
-    char(*names)[96] = calloc(written(t) + 1, sizeof *names);
+    pb_st_entry *e = calloc(pb_state_written(t) + PB_STATE_SCALARS, sizeof *e);
+    char(*names)[96] = calloc(pb_state_written(t) + 1, sizeof *names);
     pb_status s = e && names ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the list of a checkpoint's tensors");
-    for (size_t i = 0; s == PB_OK && i < written(t); i++) {
-        const pb_state_tensor x = written_at(t, i);
+    for (size_t i = 0; s == PB_OK && i < pb_state_written(t); i++) {
+        const pb_state_tensor x = pb_state_written_at(t, i);
         if (!x.n) continue;
         describe(&x, names[n], &e[n]);
         n++;
     }
-    for (size_t i = 0; s == PB_OK && i < scalars(t); i++)
+    for (size_t i = 0; s == PB_OK && i < pb_state_written_scalars(t); i++)
         e[n + i] = (pb_st_entry){.name = pb_state_scalar_names[i], .dtype = pb_state_scalar_types[i]};
-    if (s == PB_OK) s = pb_st_create_on(disk, path, e, n + scalars(t), NULL, 0, out);
+    if (s == PB_OK) s = pb_st_create_on(disk, path, e, n + pb_state_written_scalars(t), NULL, 0, out);
     free(names);
     free(e);
     return s;
@@ -114,32 +115,58 @@ static pb_status append(output *o, const void *bytes, size_t n)
     return pb_st_append(o->w, bytes, n);
 }
 
-static pb_status append_all(const pb_trainer *t, output *o, float *host)
+/* Appends a tensor of the device. `host` has room for a chunk. */
+static pb_status append_device(const pb_trainer *t, output *o, const pb_state_tensor *x, float *host)
+{
+    for (size_t first = 0; first < x->n; first += PB_STATE_CHUNK) {
+        const size_t bytes = (x->n - first < PB_STATE_CHUNK ? x->n - first : PB_STATE_CHUNK) * sizeof *host;
+        PB_TRY(pb_download(t->ctx, host, x->device + first, bytes));
+        PB_TRY(append(o, host, bytes));
+    }
+    return PB_OK;
+}
+
+/* Appends n elements of the copy, in chunks that stay in the cache between digest and write. */
+static pb_status append_copied(output *o, const float *from, size_t n)
+{
+    for (size_t first = 0; first < n; first += PB_STATE_CHUNK)
+        PB_TRY(append(o, from + first, (n - first < PB_STATE_CHUNK ? n - first : PB_STATE_CHUNK) * sizeof *from));
+    return PB_OK;
+}
+
+static pb_status append_tensors(const pb_trainer *t, const pb_state_copy *copy, output *o, float *host)
+{
+    const float *copied = copy ? pb_state_copied(copy) : NULL;
+    for (size_t i = 0; i < pb_state_written(t); i++) {
+        const pb_state_tensor x = pb_state_written_at(t, i);
+        PB_TRY(copied ? append_copied(o, copied, x.n) : append_device(t, o, &x, host));
+        if (copied) copied += x.n;
+    }
+    return PB_OK;
+}
+
+static pb_status append_all(const pb_trainer *t, const pb_state_copy *copy, output *o, float *host)
 {
     pb_adamw_state state;
-    for (size_t i = 0; i < written(t); i++) {
-        const pb_state_tensor x = written_at(t, i);
-        for (size_t first = 0; first < x.n; first += PB_STATE_CHUNK) {
-            const size_t bytes = (x.n - first < PB_STATE_CHUNK ? x.n - first : PB_STATE_CHUNK) * sizeof *host;
-            PB_TRY(pb_download(t->ctx, host, x.device + first, bytes));
-            PB_TRY(append(o, host, bytes));
-        }
-    }
-    if (!scalars(t)) return PB_OK;
-    PB_TRY(pb_download(t->ctx, &state, t->state, sizeof state));
+    const size_t scalars = pb_state_written_scalars(t);
+    PB_TRY(append_tensors(t, copy, o, host));
+    if (!scalars) return PB_OK;
+    if (copy) state = *pb_state_copied_scalars(copy);
+    else PB_TRY(pb_download(t->ctx, &state, t->state, sizeof state));
     PB_TRY(append(o, &state.lr, sizeof state.lr));
     PB_TRY(append(o, &state.step, sizeof state.step));
     PB_TRY(append(o, &state.skipped, sizeof state.skipped));
-    return scalars(t) < PB_STATE_SCALARS ? PB_OK : append(o, &state.guarded, sizeof state.guarded);
+    return scalars < PB_STATE_SCALARS ? PB_OK : append(o, &state.guarded, sizeof state.guarded);
 }
 
-pb_status pb_state_write(pb_trainer *t, const pb_disk *disk, const char *path, pb_file_digest *data)
+pb_status pb_state_write(const pb_trainer *t, const pb_state_copy *copy, const pb_disk *disk, const char *path,
+                         pb_file_digest *data)
 {
     output o = {0};
     float *host = malloc((size_t)PB_STATE_CHUNK * sizeof *host);
     pb_status s = host ? pb_digest_open(&o.d) : pb_fail(PB_ENOMEM, "no memory to write a checkpoint");
     if (s == PB_OK) s = create(t, disk, path, &o.w);
-    if (s == PB_OK) s = append_all(t, &o, host);
+    if (s == PB_OK) s = append_all(t, copy, &o, host);
     if (s == PB_OK) {
         s = pb_st_commit(o.w);
         o.w = NULL;

@@ -7,9 +7,28 @@
 #include "trainer/checkpoint/index.h"
 #include "trainer/io/safetensors.h"
 
+/* A copy in host memory of what this rank writes of a checkpoint: the tensors and counters of its state file, and on
+ * rank 0 the weights that pb_peft_save reads. */
+typedef struct pb_state_copy pb_state_copy;
+/* Returns the size of its memory in bytes: 12 per trained element, and on rank 0 those of adapters and of the gains of
+ * the layers again; with NorMuon less. The trainer may be one of the plan backend. */
+size_t pb_state_copy_bytes(const pb_trainer *t);
+/* ENOMEM: the message says how much memory was requested. */
+pb_status pb_state_copy_open(pb_trainer *t, pb_state_copy **out);
+void pb_state_copy_close(pb_state_copy *c); /* NULL is allowed */
+/* Copies the tensors and counters of this rank. Host syncs. */
+pb_status pb_state_copy_take(pb_state_copy *c, const pb_trainer *t);
+/* Copies what pb_peft_save reads; gathers it first if it is sharded. All ranks call it together. Host syncs. */
+pb_status pb_state_copy_take_model(pb_state_copy *c, pb_trainer *t);
+/* The model with the copied adapters and gains, valid until pb_state_copy_close. Other weights cannot be read; nothing
+ * can on other ranks than 0, and of a model without adapters. */
+pb_model *pb_state_copy_model(pb_state_copy *c);
+
 /* Writes this rank's state file and makes it durable. *data receives size and digest of the tensor data (the last part
- * of the file), computed from the bytes that were downloaded from the device. Host syncs. */
-pb_status pb_state_write(pb_trainer *t, const pb_disk *disk, const char *path, pb_file_digest *data);
+ * of the file), computed from the bytes that were downloaded from the device. With `copy`, which was taken of this
+ * trainer, its contents are written, and the device is not used; NULL: those of the trainer, with host syncs. */
+pb_status pb_state_write(const pb_trainer *t, const pb_state_copy *copy, const pb_disk *disk, const char *path,
+                         pb_file_digest *data);
 
 /* The open state files of a checkpoint; initialise with {0}. */
 typedef struct pb_state_part pb_state_part;

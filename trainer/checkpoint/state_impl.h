@@ -30,4 +30,14 @@ pb_state_tensor pb_state_whole(const pb_param *p, size_t part);
  * whole tensors in the order w, m, v of the first trained parameter, then those of the second, ... */
 size_t pb_state_kept(const pb_trainer *t);
 pb_state_tensor pb_state_kept_at(const pb_trainer *t, size_t i);
+
+/* The tensors that this rank writes. Each of several ranks writes its slices (slices.h) of tensors that it keeps. */
+size_t pb_state_written(const pb_trainer *t);
+pb_state_tensor pb_state_written_at(const pb_trainer *t, size_t i);
+/* Number of optimizer counters that this rank writes: they are equal on all ranks, and rank 0 writes them. */
+size_t pb_state_written_scalars(const pb_trainer *t);
+
+/* The copied elements of the tensors that pb_state_written_at describes, one after the other, and the counters. */
+const float *pb_state_copied(const pb_state_copy *c);
+const pb_adamw_state *pb_state_copied_scalars(const pb_state_copy *c);
 #endif

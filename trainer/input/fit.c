@@ -9,7 +9,13 @@
 
 enum { CHUNK = 1024 }; /* the loss chunk that is proposed */
 
-static pb_status plan(const pb_fit *f, pb_ctx *ctx, const pb_train_config *asked, double *bytes)
+/* The memory of a rank in bytes. */
+typedef struct need {
+    double peak; /* what pb_fit_peak returns */
+    double copy; /* host memory for the copy of a checkpoint; on a CPU part of `peak` */
+} need;
+
+static pb_status plan(const pb_fit *f, pb_ctx *ctx, const pb_train_config *asked, need *out)
 {
     pb_trainer *t = NULL;
     pb_train_config cfg = *asked;
@@ -21,28 +27,38 @@ static pb_status plan(const pb_fit *f, pb_ctx *ctx, const pb_train_config *asked
     if (s == PB_OK && f->adapter) s = pb_peft_load(pb_trainer_model(t), f->adapter);
     if (s == PB_OK) s = pb_trainer_shard(t);
     if (s == PB_OK && !cfg.model.frozen) s = pb_trainer_reserve(t, cfg.S);
-    *bytes = (double)pb_plan_peak(ctx) + (f->device == PB_CPU ? f->more : 0);
+    out->copy = s == PB_OK && f->copy ? (double)f->copy(t) : 0;
+    out->peak = (double)pb_plan_peak(ctx) + (f->device == PB_CPU ? f->more + out->copy : 0);
     pb_trainer_close(t);
     pb_comm_close(cfg.comm);
     return s;
 }
 
-static pb_status peak_of(const pb_fit *f, const pb_train_config *cfg, double *bytes)
+static pb_status need_of(const pb_fit *f, const pb_train_config *cfg, need *out)
 {
     pb_ctx ctx;
     PB_TRY(pb_ctx_open_plan(&ctx, f->device));
-    const pb_status s = plan(f, &ctx, cfg, bytes);
+    const pb_status s = plan(f, &ctx, cfg, out);
     pb_ctx_close(&ctx);
     return s;
 }
 
-pb_status pb_fit_peak(const pb_fit *f, double *bytes) { return peak_of(f, f->cfg, bytes); }
+pb_status pb_fit_peak(const pb_fit *f, double *bytes)
+{
+    need n;
+    PB_TRY(need_of(f, f->cfg, &n));
+    *bytes = n.peak;
+    return PB_OK;
+}
+
+/* Host memory that a rank can use. */
+static double available_on_host(const pb_fit *f) { return pb_memory_available() / f->local_size; }
 
 /* The bytes that a rank can use. A GPU's are its whole memory: what other processes use is not known. */
 static double available(const pb_fit *f)
 {
     pb_device_facts facts;
-    if (f->device == PB_CPU) return pb_memory_available() / f->local_size;
+    if (f->device == PB_CPU) return available_on_host(f);
     if (pb_backend_facts(f->device, f->number, &facts) != PB_OK || !facts.memory) return (double)INFINITY;
     return (double)facts.memory;
 }
@@ -77,8 +93,8 @@ static const char *remedy(int number, const pb_fit *f, pb_train_config *c, bool 
     }
 }
 
-/* Writes the settings that need less memory than `bytes`, each with its peak; "": none. */
-static void list_remedies(const pb_fit *f, double bytes, char *out, size_t n)
+/* Writes the settings that need less memory than `n`, each with its peak; "": none. */
+static void list_remedies(const pb_fit *f, const need *n, char *out, size_t room)
 {
     const char *option;
     size_t at = 0;
@@ -86,23 +102,39 @@ static void list_remedies(const pb_fit *f, double bytes, char *out, size_t n)
     for (int i = 0;; i++) {
         pb_train_config c = *f->cfg;
         bool applies;
-        double less;
+        need less;
         option = remedy(i, f, &c, &applies);
-        if (!option) return;
-        if (!applies || pb_train_check(&c) != PB_OK || peak_of(f, &c, &less) != PB_OK || less >= bytes || at >= n)
+        if (!option) break;
+        if (!applies || pb_train_check(&c) != PB_OK || need_of(f, &c, &less) != PB_OK || less.peak >= n->peak ||
+            at >= room)
             continue;
-        at += (size_t)snprintf(out + at, n - at, "%s %.1f MB with %s", at ? "," : "; it needs", 1e-6 * less, option);
+        at += (size_t)snprintf(out + at, room - at, "%s %.1f MB with %s", at ? "," : "; it needs", 1e-6 * less.peak,
+                               option);
     }
+    if (n->copy > 0 && f->device == PB_CPU && at < room)
+        snprintf(out + at, room - at, "%s %.1f MB without --save-async", at ? "," : "; it needs",
+                 1e-6 * (n->peak - n->copy));
+}
+
+/* On a GPU, only the copy of a checkpoint is a large part of the host's memory. */
+static pb_status check_copy(const pb_fit *f, const need *n)
+{
+    const double left = available_on_host(f);
+    if (f->device == PB_CPU || n->copy <= left) return PB_OK;
+    return pb_fail(
+        PB_ENOMEM,
+        "--save-async needs %.1f MB of host memory%s for a copy of the state, but only %.1f MB are available",
+        1e-6 * n->copy, f->local_size > 1 ? " per rank" : "", 1e-6 * left);
 }
 
 pb_status pb_fit_check(const pb_fit *f)
 {
-    char remedies[256];
-    double bytes;
-    PB_TRY(pb_fit_peak(f, &bytes));
+    char remedies[320];
+    need n;
+    PB_TRY(need_of(f, f->cfg, &n));
     const double left = available(f);
-    if (bytes <= left) return PB_OK;
-    list_remedies(f, bytes, remedies, sizeof remedies);
+    if (n.peak <= left) return check_copy(f, &n);
+    list_remedies(f, &n, remedies, sizeof remedies);
     return pb_fail(PB_ENOMEM, "%.100s needs %.1f MB of memory%s, but only %.1f MB are available%s", f->name,
-                   1e-6 * bytes, f->local_size > 1 ? " per rank" : "", 1e-6 * left, remedies);
+                   1e-6 * n.peak, f->local_size > 1 ? " per rank" : "", 1e-6 * left, remedies);
 }

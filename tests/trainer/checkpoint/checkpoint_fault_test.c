@@ -21,17 +21,22 @@ typedef struct scene {
     lines notes;
 } scene;
 
-/* Opens a run with two checkpoints. */
-static void scene_open(scene *s)
+/* Opens a run with two checkpoints. background: a thread writes them, and those of the test. */
+static void scene_open_as(scene *s, bool background)
 {
     *s = (scene){.dir = make_folder()};
     bad_disk_make(&s->disk);
-    s->o =
-        (pb_checkpoint_options){.save_interval = 1, .disk = &s->disk.table, .note = note_line, .note_self = &s->notes};
+    s->o = (pb_checkpoint_options){.save_interval = 1,
+                                   .disk = &s->disk.table,
+                                   .note = note_line,
+                                   .note_self = &s->notes,
+                                   .background = background};
     s->c = open_folder(s->dir, &s->o);
     run_open(&s->r, plain);
     run_to(&s->r, s->c, 2);
 }
+
+static void scene_open(scene *s) { scene_open_as(s, false); }
 
 static void scene_close(scene *s)
 {
@@ -48,7 +53,7 @@ typedef struct flow {
     bool moves;   /* true: the operation saves the trainer's new state, from which training then resumes */
 } flow;
 
-static pb_status save_next(scene *s) { return pb_checkpoints_save(s->c, PB_SAVE_KEEP, s->r.t, &s->r.p); }
+static pb_status save_next(scene *s) { return save_wait(s->c, PB_SAVE_KEEP, &s->r, &s->r.p); }
 
 /* Does what a process does at its start: opens the folder, resumes, and saves a trial checkpoint. */
 static pb_status begin_and_try(scene *s)
@@ -58,7 +63,7 @@ static pb_status begin_and_try(scene *s)
     if (got == PB_OK) got = pb_checkpoints_resume(s->c, "latest", s->r.t, &s->r.p);
     if (got == PB_OK && s->r.p.iteration != s->iteration && !strstr(s->notes.text, "checkpoint not used: "))
         return pb_fail(PB_EWRONG, "resumed another, and did not say so");
-    if (got == PB_OK) got = pb_checkpoints_save(s->c, PB_SAVE_TRIAL, s->r.t, &p);
+    if (got == PB_OK) got = save_wait(s->c, PB_SAVE_TRIAL, &s->r, &p);
     return got;
 }
 
@@ -66,7 +71,7 @@ static pb_status begin_and_try(scene *s)
 static pb_status replace(scene *s)
 {
     s->r.p.iteration = s->iteration;
-    return pb_checkpoints_save(s->c, PB_SAVE_KEEP, s->r.t, &s->r.p);
+    return save_wait(s->c, PB_SAVE_KEEP, &s->r, &s->r.p);
 }
 
 static const flow flows[] = {
@@ -131,20 +136,20 @@ static bool attempt(scene *s, const flow *f, int kind, int n)
     check_nothing_lost(s, &next, f->moves, what);
     if (got != PB_OK && f->moves) { /* now the disk works again, and saving the same state must succeed */
         CHECK_OK(pb_checkpoints_resume(s->c, "latest", s->r.t, &s->r.p));
-        CHECK_OK(pb_checkpoints_save(s->c, PB_SAVE_KEEP, s->r.t, &p));
+        CHECK_OK(save_wait(s->c, PB_SAVE_KEEP, &s->r, &p));
     }
     return more;
 }
 
-static void no_failing_call_loses_a_checkpoint(void **state)
+static void fail_every_call(bool background)
 {
-    (void)state;
     int calls = 0;
     for (size_t f = 0; f < sizeof flows / sizeof *flows; f++)
         for (int kind = 0; kind < FAULTS; kind++) {
             scene s;
             int n = 0;
-            scene_open(&s);
+            if (background && flows[f].reopens && kind != FAULT_BAD_DISK) continue; /* mostly reads, as without */
+            scene_open_as(&s, background);
             while (attempt(&s, &flows[f], kind, n)) n++;
             assert_true(n > 20);
             calls += n;
@@ -153,13 +158,25 @@ static void no_failing_call_loses_a_checkpoint(void **state)
     print_message("%d faults\n", calls);
 }
 
+static void no_failing_call_loses_a_checkpoint(void **state)
+{
+    (void)state;
+    fail_every_call(false);
+}
+
+static void no_failing_call_of_the_thread_loses_a_checkpoint(void **state)
+{
+    (void)state;
+    fail_every_call(true);
+}
+
 /* A process keeps running while its disk is full or unreachable, and can save again afterwards. */
 static void saving_works_after_the_disk_recovers(void **state)
 {
     (void)state;
     for (int kind = FAULT_FULL; kind <= FAULT_DEAD; kind++) {
         scene s;
-        scene_open(&s);
+        scene_open_as(&s, kind == FAULT_DEAD);
         run_step(&s.r);
         const pb_digest_text third = run_digest(&s.r);
         for (int n = 0; n < 40; n += 3) {
@@ -175,10 +192,10 @@ static void saving_works_after_the_disk_recovers(void **state)
     }
 }
 
-static pb_status fail_and_lose_disk(void *self, pb_trainer *t, const char *dir)
+static pb_status fail_and_lose_disk(void *self, pb_model *m, const char *dir)
 {
     bad_disk *d = self;
-    (void)t, (void)dir;
+    (void)m, (void)dir;
     d->kind = FAULT_DEAD;
     d->at = d->calls;
     return pb_fail(PB_EFORMAT, "the first failure");
@@ -351,6 +368,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_failing_call_loses_a_checkpoint),
+        cmocka_unit_test(no_failing_call_of_the_thread_loses_a_checkpoint),
         cmocka_unit_test(saving_works_after_the_disk_recovers),
         cmocka_unit_test(the_first_failure_is_reported),
         cmocka_unit_test(damaged_files_are_refused),

@@ -74,8 +74,8 @@ static void state_of(void (*change)(pb_train_config *), const char *says)
     const char *dir = make_folder();
     if (change) change(&cfg);
     run_open(&r, plain), run_open_as(&s, plain, &cfg);
-    CHECK_OK(pb_state_write(r.t, &pb_disk_posix, in_folder(dir, "r"), &data));
-    CHECK_OK(pb_state_write(s.t, &pb_disk_posix, in_folder(dir, "s"), &data));
+    CHECK_OK(pb_state_write(r.t, NULL, &pb_disk_posix, in_folder(dir, "r"), &data));
+    CHECK_OK(pb_state_write(s.t, NULL, &pb_disk_posix, in_folder(dir, "s"), &data));
     CHECK_OK(pb_state_open(&f, in_folder(dir, "r")));
     CHECK_OK(pb_state_open(&g, in_folder(dir, "s")));
     CHECK_OK(pb_state_check("x", &f, r.t));

@@ -179,12 +179,23 @@ static inline pb_status run_resume(run *r, pb_checkpoints *c, const char *which)
     return pb_dataset_seek(r->data, r->p.data);
 }
 
+/* Trains and saves, if c is not NULL, as a run does. With pb_checkpoint_options.background, a thread writes while the
+ * next steps run; the last checkpoint is complete when the function returns. */
 static inline void run_to(run *r, pb_checkpoints *c, uint64_t iteration)
 {
     while (r->p.iteration < iteration) {
         run_step(r);
+        if (c) CHECK_OK(pb_checkpoints_poll(c));
         if (c) CHECK_OK(pb_checkpoints_save(c, pb_checkpoints_due(c, r->p.iteration), r->t, &r->p));
     }
+    if (c) CHECK_OK(pb_checkpoints_wait(c));
+}
+
+/* Saves, and waits until the checkpoint is complete. */
+static inline pb_status save_wait(pb_checkpoints *c, pb_save how, run *r, const pb_progress *p)
+{
+    PB_TRY(pb_checkpoints_save(c, how, r->t, p));
+    return pb_checkpoints_wait(c);
 }
 
 #define CHECK_DIGEST(a, b) assert_string_equal((a).hex, (b).hex)

@@ -86,6 +86,18 @@ static void check_named(const model *m, const char *tracker)
     free(text);
 }
 
+/* The resume point must not be removed. */
+static void check_not_named(const model *m, const char *folder)
+{
+    char *text = NULL, name[64];
+    size_t n;
+    if (!is_there(m->dir, TRACKER)) return;
+    CHECK_OK(pb_disk_read_file(&pb_disk_posix, in_folder(m->dir, TRACKER), 64, &text, &n));
+    snprintf(name, sizeof name, "iter_%07llu", strtoull(text, NULL, 10));
+    if (strcmp(last_part(folder), name) == 0) fail_msg("%s is removed, but the tracker names it", name);
+    free(text);
+}
+
 static int model_open(void *self, const char *path, int flags)
 {
     model *m = self;
@@ -143,6 +155,7 @@ static int model_rename(void *self, const char *from, const char *to)
         m->trackers++;
     } else if (strstr(name, ".drop")) {
         if (m->tracked || m->published) fail_msg("%s goes before the tracker is durable", from);
+        check_not_named(m, from);
         m->dropped = true;
         *(strstr(last_part(from), ".tmp") ? &m->trials : &m->drops) += 1;
     } else if (!strcmp(name, "state.safetensors")) {
@@ -192,9 +205,9 @@ static int model_rmdir(void *self, const char *path)
     return rmdir(path);
 }
 
-static pb_status export_something(void *self, pb_trainer *t, const char *dir)
+static pb_status export_something(void *self, pb_model *m, const char *dir)
 {
-    (void)t;
+    (void)m;
     char path[PATHS];
     const pb_disk *disk = self;
     int fd;
@@ -205,17 +218,20 @@ static pb_status export_something(void *self, pb_trainer *t, const char *dir)
     return pb_disk_close(disk, fd, path, pb_disk_put(disk, fd, path, "{}", 2)); /* exporters do not sync */
 }
 
-static void checkpoints_are_durable_before_they_are_named(void **state)
+static void check_order(bool background)
 {
-    (void)state;
     static model m;
     run r;
     const char *dir = make_folder();
     m = (model){.dir = dir,
                 .table = {&m, model_open, model_read, model_write, model_fsync, model_close, model_rename, model_unlink,
                           model_mkdir, model_rmdir}};
-    const pb_checkpoint_options o = {
-        .save_interval = 2, .retain_interval = 4, .disk = &m.table, .extra = export_something, .extra_self = &m.table};
+    const pb_checkpoint_options o = {.save_interval = 2,
+                                     .retain_interval = 4,
+                                     .disk = &m.table,
+                                     .extra = export_something,
+                                     .extra_self = &m.table,
+                                     .background = background};
     pb_checkpoints *c = open_folder(dir, &o);
     run_open(&r, plain);
     for (uint64_t i = 1; i <= 8; i++) {
@@ -232,8 +248,21 @@ static void checkpoints_are_durable_before_they_are_named(void **state)
     remove_folder(dir);
 }
 
+static void checkpoints_are_durable_before_they_are_named(void **state)
+{
+    (void)state;
+    check_order(false);
+}
+
+static void a_thread_keeps_the_order(void **state)
+{
+    (void)state;
+    check_order(true);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(checkpoints_are_durable_before_they_are_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(checkpoints_are_durable_before_they_are_named),
+                                       cmocka_unit_test(a_thread_keeps_the_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,8 @@ static void resumed_equals_uninterrupted(void **state)
             loss[step] = whole.loss;
         }
         run_open(&before, kinds[i]);
-        pb_checkpoints *c = open_folder(dir, &o);
+        const pb_checkpoint_options in_background = {.save_interval = 3, .background = true};
+        pb_checkpoints *c = open_folder(dir, i % 2 ? &in_background : &o);
         run_to(&before, c, 3);
         pb_checkpoints_close(c);
         run_close(&before);
@@ -91,11 +92,12 @@ static const char *tracked(const char *dir)
     return text;
 }
 
-static void retention_of(int save, int retain, uint64_t last, const char *want)
+static void retention_in(bool background, int save, int retain, uint64_t last, const char *want)
 {
     run r;
     const char *dir = make_folder();
-    const pb_checkpoint_options o = {.save_interval = save, .retain_interval = retain, .last = last};
+    const pb_checkpoint_options o = {
+        .save_interval = save, .retain_interval = retain, .last = last, .background = background};
     pb_checkpoints *c = open_folder(dir, &o);
     run_open(&r, plain);
     run_to(&r, c, last);
@@ -104,6 +106,12 @@ static void retention_of(int save, int retain, uint64_t last, const char *want)
     pb_checkpoints_close(c);
     run_close(&r);
     remove_folder(dir);
+}
+
+static void retention_of(int save, int retain, uint64_t last, const char *want)
+{
+    retention_in(false, save, retain, last, want);
+    retention_in(true, save, retain, last, want);
 }
 
 static void old_checkpoints_are_removed(void **state)
@@ -146,27 +154,27 @@ static void a_trial_save_leaves_no_files(void **state)
 
 /* ---- files that the caller adds to a checkpoint -------------------------------------------------------- */
 
-static pb_status spoil(void *self, pb_trainer *t, const char *dir)
+static pb_status spoil(void *self, pb_model *m, const char *dir)
 {
     char path[600];
-    (void)t;
+    (void)m;
     snprintf(path, sizeof path, "%s/%s", dir, (const char *)self);
     return pb_disk_write_file(&pb_disk_posix, path, "x", 1);
 }
 
-static pb_status link_something(void *self, pb_trainer *t, const char *dir)
+static pb_status link_something(void *self, pb_model *m, const char *dir)
 {
-    (void)self, (void)t;
+    (void)self, (void)m;
     char path[600];
     snprintf(path, sizeof path, "%s/link", dir);
     return symlink("/etc/passwd", path) == 0 ? PB_OK : PB_EIO;
 }
 
-static pb_status export_files(void *self, pb_trainer *t, const char *dir)
+static pb_status export_files(void *self, pb_model *m, const char *dir)
 {
     char path[600];
     (void)self;
-    assert_non_null(t);
+    assert_non_null(m);
     snprintf(path, sizeof path, "%s/adapter", dir);
     assert_int_equal(mkdir(path, 0777), 0);
     snprintf(path, sizeof path, "%s/adapter/config.json", dir);
@@ -175,9 +183,9 @@ static pb_status export_files(void *self, pb_trainer *t, const char *dir)
     return pb_disk_write_file(&pb_disk_posix, path, "", 0);
 }
 
-static pb_status refuse_export(void *self, pb_trainer *t, const char *dir)
+static pb_status refuse_export(void *self, pb_model *m, const char *dir)
 {
-    (void)self, (void)t, (void)dir;
+    (void)self, (void)m, (void)dir;
     return pb_fail(PB_EFORMAT, "no export today");
 }
 
@@ -198,7 +206,7 @@ static void extra_files_are_part_of_the_checkpoint(void **state)
     CHECK_FAILS(pb_checkpoints_resume(c, "1", r.t, &r.p), PB_EINVAL, "adapter/config.json is damaged");
     pb_checkpoints_close(c);
     static const struct {
-        pb_status (*extra)(void *, pb_trainer *, const char *);
+        pb_status (*extra)(void *, pb_model *, const char *);
         const char *name;
         pb_status status;
         const char *says;
