@@ -79,7 +79,7 @@ static void compare(group *w, pb_shard shard)
         if (sscanf(line, "%31[^,],%7[^,],%47[^,],%lf,%lf", model, tuning, what, &norm, &product) != 5)
             fail_msg("%s", line);
         snprintf(as, sizeof as, "%s/%s", model, tuning);
-        if (strcmp(as, open_as) != 0) {
+        if (!t || strcmp(as, open_as) != 0) {
             pb_trainer_close(t);
             free(change);
             t = train_fixture(w, model, strcmp(tuning, "full") == 0 ? PB_FULL : PB_LORA, shard, loss, &change);
