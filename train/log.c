@@ -82,7 +82,9 @@ pb_status pb_log_write(pb_log *l, const pb_log_row *r)
     putc(',', l->f);
 #include "train/log.def"
 #undef LOG
-    fprintf(l->f, "%s,%s\n", r->status, r->note);
+    fprintf(l->f, "%s,", r->status);
+    for (const char *s = r->note; *s; s++) putc(*s == ',' ? ';' : *s, l->f); /* fields of the log are never quoted */
+    putc('\n', l->f);
     return fflush(l->f) != 0 || ferror(l->f) ? fail(l->path) : PB_OK;
 }
 

@@ -10,7 +10,7 @@ typedef struct pb_log_row {
 #define LOG(name, format, what) double name;
 #include "train/log.def"
 #undef LOG
-    /* status: "ok" or "skipped". note: why the step was skipped, without commas or quotes; empty: it was not
+    /* status: "ok" or "skipped". note: why the step was skipped; its commas are written as semicolons; empty: it was not
        skipped. */
     const char *status, *note;
 } pb_log_row;

@@ -38,7 +38,7 @@ for shard in none optimizer parameters; do
     [[ $(grep -c 'skipped: an orthogonalised update is not finite (NaN guard)' log) = 1 ]] || fail "$shard: not one warning"
     grep -q '^train: step 3 skipped' log || fail "$shard: another step is skipped"
     grep -q '^1 of 5 steps were skipped' log || fail "$shard: a skipped step is not counted once"
-    [[ $(cut -d, -f15 on.csv) = $'status\nok\nok\nskipped\nok\nok' ]] || fail "$shard: the log has other steps: $(cat on.csv)"
+    [[ $(sed 's/.*,\(status\|ok\|skipped\),[^,]*$/\1/' on.csv) = $'status\nok\nok\nskipped\nok\nok' ]] || fail "$shard: the log has other steps: $(cat on.csv)"
     [[ $shard = none ]] || cmp <(results on.csv) <(results first.csv) || fail "$shard: another log than without sharding"
     [[ $shard = none ]] && cp on.csv first.csv
     PB_STRIKE="1 2 optimizer nan" expect 0 "2 of 5 steps were skipped" "${run[@]}" --log off.csv
