@@ -76,7 +76,7 @@ static pb_status find_stops(writer *w)
 
 static void print_text(writer *w)
 {
-    fwrite(w->text.p, 1, w->text.n, stdout);
+    if (w->text.n) fwrite(w->text.p, 1, w->text.n, stdout);
     fflush(stdout);
     w->text.n = 0;
 }

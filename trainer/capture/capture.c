@@ -124,7 +124,7 @@ pb_status pb_capture_extra(pb_capture *c, pb_ctx *ctx, const char *name, const v
 static pb_status add_bound(pb_capture *c, const pb_call *call, const char *when, pb_role not )
 {
     pb_ctx plan;
-    pb_call planned;
+    pb_call planned = {0};
     PB_TRY(pb_ctx_open_plan(&plan, call->b.ctx->id));
     pb_status s = pb_call_bind(&plan, call->op, call->dim, call->b.dtype, &planned);
     for (int k = 0; s == PB_OK && k < call->b.n; k++) {
@@ -136,7 +136,7 @@ static pb_status add_bound(pb_capture *c, const pb_call *call, const char *when,
         s = add(c, name, t->dtype, t->rows, t->cols, &i);
         if (s == PB_OK) s = pb_bound_get(&call->b, k, i->data);
     }
-    if (s == PB_OK) pb_call_unbind(&planned);
+    pb_call_unbind(&planned);
     pb_ctx_close(&plan);
     return s;
 }

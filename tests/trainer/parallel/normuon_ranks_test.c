@@ -144,7 +144,7 @@ static void keep(pb_trainer *t, float *copy, bool read)
 {
     const pb_model *m = &t->model;
     const size_t bytes = t->gradients.slices.total * sizeof *copy;
-    if (t->shards.on) memcpy(read ? t->shards.m : copy, read ? copy : t->shards.m, bytes);
+    if (t->shards.on && bytes) memcpy(read ? t->shards.m : copy, read ? copy : t->shards.m, bytes);
     for (int i = 0; !t->shards.on && i < m->ordered; i++) {
         float *const x = m->order[i]->m, *const y = copy + m->order[i]->at;
         memcpy(read ? x : y, read ? y : x, pb_param_n(m->order[i]) * sizeof *x);
