@@ -15,7 +15,8 @@ static const char *const heads[] = {"call",  "tensor", "shape",       "ran",    
                                     "moved", "first",  "relative L2", "largest", "bound",      "result"};
 enum { COLUMNS = sizeof heads / sizeof *heads, LABELS = 2 };
 
-/* Writes the cells of a row. "not finite": elements when it was captured; "now": in this replay. The first element that moved, or is not finite, is shown as "row,column". */
+/* Writes the cells of a row. "not finite": elements when it was captured; "now": in this replay. The first element that
+ * moved, or is not finite, is shown as "row,column". */
 static void print_row(const pb_replay_row *r, pb_grid *g, int row)
 {
     char text[COLUMNS][64];
@@ -65,7 +66,7 @@ static void print_head(const pb_captured *c)
     for (int i = 0; i < pb_captured_calls(c); i++) printf("call %d   %s\n", i, pb_captured_text(c, i));
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------ */
+/* ---- running ----------------------------------------------------------------------------------------------- */
 
 /* The implementation must be one of an op of the capture: a misspelt one must not count as a replay. */
 static pb_status check_impl(const pb_captured *c, pb_backend_id backend, const char *impl)
@@ -102,7 +103,8 @@ pb_exit pb_cmd_replay(const pb_options *o)
     pb_backend_id backend = PB_CPU;
     pb_ctx ctx;
     bool agree = false;
-    pb_status s = o->args.n == 1 ? PB_OK : pb_fail(PB_EINVAL, "replay: one capture, not %d", o->args.n);
+    pb_status s =
+        o->args.n == 1 ? PB_OK : pb_fail(PB_EINVAL, "replay needs one FILE, a capture; %d were given", o->args.n);
     if (s == PB_OK) s = pb_captured_open(o->args.v[0], &c);
     if (s == PB_OK && !pb_captured_calls(c))
         s = pb_fail(PB_EINVAL, "%s: it has tensors, but no call to run again", o->args.v[0]);

@@ -60,7 +60,8 @@ static pb_status set_text(const slot *s, const char *value)
     return PB_OK;
 }
 
-/* True if `rest` is what may follow NAME of the word NAME[:N]: nothing, or a colon and a number of at most five digits. */
+/* True if `rest` is what may follow NAME of the word NAME[:N]: nothing, or a colon and a number of at most five
+ * digits. */
 static bool is_number_part(const char *rest)
 {
     const size_t digits = *rest == ':' ? strspn(rest + 1, "0123456789") : 0;

@@ -15,8 +15,8 @@ typedef struct pb_rank_view {
  * ranks wait in the same collective; the result is then 0. */
 int pb_judge_hung(const pb_rank_view *ranks, int n, double timeout, bool *all);
 /* The index in said->phases of a phase in which rank `at` lags: its shortest duration of the last three steps exceeds
- * twice the median over the ranks of their middle duration, and that median by 1 ms; -1: none, or a rank is in no training
- * step: in a benchmark rank 0 also runs steps alone, so the ranks' last three steps may be of different cases. *median: in
- * seconds. */
+ * twice the median over the ranks of their middle duration, and that median by 1 ms; -1: none, or a rank is in no
+ * training step: in a benchmark rank 0 also runs steps alone, so the ranks' last three steps may be of different cases.
+ * *median: in seconds. */
 int pb_judge_lag(const pb_rank_view *ranks, int n, int at, double *median);
 #endif

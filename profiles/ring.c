@@ -25,8 +25,8 @@ typedef struct slot {
 } slot;
 _Static_assert(sizeof(slot) == 64, "a slot is a cache line");
 
-/* The kind of a range and more, in one word: bits 0 to 7 its kind, 8 to 15 its depth, and what was written of its details.
- * The slots of ranges without details keep those of older ranges: writing zeros would cost time. */
+/* The kind of a range and more, in one word: bits 0 to 7 its kind, 8 to 15 its depth, and what was written of its
+ * details. The slots of ranges without details keep those of older ranges: writing zeros would cost time. */
 enum { HAS_WORK = 1 << 16, HAS_COLLECTIVE = 1 << 17 };
 static inline unsigned about_range(pb_range_kind kind, int depth) { return (unsigned)kind | (unsigned)depth << 8; }
 _Static_assert(PB_RANGE_KINDS <= 256 && PB_RING_DEPTH <= 256, "kind and depth fit into a byte each");
@@ -297,7 +297,8 @@ static size_t copy_open(const ring *r, const pb_moment *end, pb_ring_record *out
         out[n++].end_ns = pb_ticks_to_real(end->ticks, &window.begin, end);
     }
     atomic_thread_fence(memory_order_acquire);
-    /* If the thread has ended a range meanwhile, a slot may hold another one: do not read its work counts as strings. */
+    /* If the thread has ended a range meanwhile, a slot may hold another one: do not read its work counts as
+     * strings. */
     for (size_t i = 0; GET(r->written) != written && i < n; i++) out[i].of = (pb_range_collective){0};
     return n;
 }

@@ -1,5 +1,5 @@
-/* cmd_generate.c - `train generate`: prints what a model writes after a prompt. Standard output has the text alone; what
- * was done goes to standard error. */
+/* cmd_generate.c - `train generate`: prints what a model writes after a prompt. Standard output has the text alone;
+ * what was done goes to standard error. */
 #include <limits.h>
 #include <string.h>
 
@@ -63,7 +63,8 @@ static pb_status encode(writer *w, const pb_train_options *o)
                    o->raw ? "" : " with its chat template", o->model, most);
 }
 
-/* The ids that end the text: those of the model's folder or file, and with a chat template the one that ends a message. */
+/* The ids that end the text: those of the model's folder or file, and with a chat template the one that ends a
+ * message. */
 static pb_status find_stops(writer *w)
 {
     pb_stop_ids of_folder = {.n = 0};

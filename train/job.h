@@ -57,9 +57,9 @@ void pb_job_close(pb_job *j); /* also after a failed open, and for {0} */
  * GPU: the allocated or planned device memory. */
 pb_status pb_job_memory(const pb_job *j, double *bytes);
 
-/* Prints a note if the model comes from a folder and `loss`, that of `what`, is above ln V, the loss of a model that gives
- * all V tokens one probability: a pretrained model is better, so its weights, tokenizer or template were misread. True if
- * the loss is above. */
+/* Prints a note if the model comes from a folder and `loss`, that of `what`, is above ln V, the loss of a model that
+ * gives all V tokens one probability: a pretrained model is better, so its weights, tokenizer or template were misread.
+ * True if the loss is above. */
 bool pb_job_warn_of_loss(const pb_job *j, const char *what, double loss);
 
 /* Agrees with the other ranks on the status of what all of them have done (pb_world_agree). */

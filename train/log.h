@@ -10,8 +10,8 @@ typedef struct pb_log_row {
 #define LOG(name, format, what) double name;
 #include "train/log.def"
 #undef LOG
-    /* status: "ok" or "skipped". note: why the step was skipped; its commas are written as semicolons; empty: it was not
-       skipped. */
+    /* status: "ok" or "skipped". note: why the step was skipped; its commas are written as semicolons; empty: it
+     * was not skipped. */
     const char *status, *note;
 } pb_log_row;
 

@@ -19,11 +19,11 @@ typedef struct pb_profiling {
         why[400]; /* a line that says which ranks are profiled, why, in which steps, and where to; "": none asked for */
 } pb_profiling;
 
-/* Uses --profile-ranks, or PB_PROFILE_RANKS if that option is not given. A value of PB_PROFILE_RECORDS keeps the records
- * (trace/records.h), for tests. Agrees with the other ranks. EINVAL, EPATH, EIO, ENOMEM. */
+/* Uses --profile-ranks, or PB_PROFILE_RANKS if that option is not given. A value of PB_PROFILE_RECORDS keeps the
+ * records (trace/records.h), for tests. Agrees with the other ranks. EINVAL, EPATH, EIO, ENOMEM. */
 pb_status pb_profiling_open(const pb_job *j, pb_profiling *out);
-/* If the next step begins to record, writes a line about the expected size of its trace. launches: what the host enqueued in
- * the step that has just ended, with `replays` graphs among them, which have `nodes` nodes each. */
+/* If the next step begins to record, writes a line about the expected size of its trace. launches: what the host
+ * enqueued in the step that has just ended, with `replays` graphs among them, which have `nodes` nodes each. */
 enum { PB_PROFILING_TEXT = 320 };
 bool pb_profiling_expects(const pb_profiling *p, double launches, double replays, double nodes,
                           char out[PB_PROFILING_TEXT]);

@@ -61,8 +61,8 @@ static const char *format_number(pb_saver *s, double v)
     return s->text[s->n];
 }
 
-/* Identifies the tokenizer: "bytes", or the digest of its tokenizer.json or GGUF file. A path would not identify it, because the
- * file may have been moved when the run is resumed. */
+/* Identifies the tokenizer: "bytes", or the digest of its tokenizer.json or GGUF file. A path would not identify it,
+ * because the file may have been moved when the run is resumed. */
 static pb_status identify_tokenizer(const pb_job *j, pb_digest_text *out)
 {
     pb_file_digest d;

@@ -33,9 +33,9 @@ pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now);
 pb_status pb_saver_finish(pb_saver *s);
 
 /* The folder of --export and of `train export`. The export consists of the adapters in PEFT's layout or of the whole
- * model as a Hugging Face folder. pb_export_open creates and locks the folder until pb_export_close; dir NULL: no export.
- * It is called before the first step, so that an unusable folder is reported before training, and so that no other
- * process exports into it. EINVAL: another process has locked the folder. */
+ * model as a Hugging Face folder. pb_export_open creates and locks the folder until pb_export_close; dir NULL: no
+ * export. It is called before the first step, so that an unusable folder is reported before training, and so that no
+ * other process exports into it. EINVAL: another process has locked the folder. */
 typedef struct pb_export_folder {
     const char *dir; /* NULL: no export, or another rank exports */
     int lock;

@@ -1,8 +1,9 @@
-/* smoke.h - the smoke ladder: short runs of a configuration, the next longer one only if the one before passed its checks.
+/* smoke.h - the smoke ladder: short runs of a configuration, the next longer one only if the one before passed its
+ * checks.
  *
- * A rung of n steps runs the first n steps of the configuration, as `train run` would: the same rows, learning rates and
- * implementations. After half of them it saves a checkpoint. A second job resumes from it and runs the other half. The
- * checks, in the order in which they are made:
+ * A rung of n steps runs the first n steps of the configuration, as `train run` would: the same rows, learning rates
+ * and implementations. After half of them it saves a checkpoint. A second job resumes from it and runs the other half.
+ * The checks, in the order in which they are made:
  *
  *   skipped   no step was skipped
  *   finite    the loss and the gradient's norm of every step

@@ -112,8 +112,8 @@ static pb_status norms(pb_job *j, pb_step_result *r)
     return status;
 }
 
-/* Finds the matrix that made the NaN guard skip the step, and writes it into r->why. With several ranks its update may be
- * finite on this one. */
+/* Finds the matrix that made the NaN guard skip the step, and writes it into r->why. With several ranks its update may
+ * be finite on this one. */
 static pb_status name_matrix(pb_job *j, pb_step_result *r)
 {
     pb_matrix_fault *f = &r->fault;

@@ -52,11 +52,13 @@ typedef struct step_capture {
 
 static void write_row(FILE *f, const pb_tensor *x, const pb_tensor_statistics *s)
 {
-    char layer[16] = "", first[48] = ",";
+    char layer[16] = "", first[48] = ",", range[64] = ",,"; /* without a finite element there is no minimum */
+    const bool finite = s->nans + s->infs < x->rows * x->cols;
     if (x->layer >= 0) snprintf(layer, sizeof layer, "%d", x->layer);
     if (s->first < x->rows * x->cols) snprintf(first, sizeof first, "%zu,%zu", s->first / x->cols, s->first % x->cols);
-    fprintf(f, "%s,%s,%s,%zu,%zu,%.9g,%.9g,%.9g,%zu,%zu,%zu,%s\n", x->name, layer, pb_dtype_name(x->dtype), x->rows,
-            x->cols, s->min, s->max, s->rms, s->zeros, s->nans, s->infs, first);
+    if (finite) snprintf(range, sizeof range, "%.9g,%.9g,%.9g", s->min, s->max, s->rms);
+    fprintf(f, "%s,%s,%s,%zu,%zu,%s,%zu,%zu,%zu,%s\n", x->name, layer, pb_dtype_name(x->dtype), x->rows, x->cols, range,
+            s->zeros, s->nans, s->infs, first);
 }
 
 /* Adds a tensor to the capture of its layer. */

@@ -11,7 +11,8 @@ enum { DIGITS = 12 };
 
 /* ---- digests ------------------------------------------------------------------------------------------- */
 
-/* Writes the values of a geometry that determine a computation, as text: equal text, equal model but for its weights. */
+/* Writes the values of a geometry that determine a computation, as text: equal text, equal model but for its
+ * weights. */
 static int geometry_text(const pb_geometry *g, char *out, size_t n)
 {
     const pb_rope_scaling *r = &g->rope;

@@ -1,5 +1,5 @@
-/* rank_samples.h - times the data parallel step of several ranks, or a part of it (pb_rank_steps.part), eager or as graphs;
- * samples with and without the collectives alternate. */
+/* rank_samples.h - times the data parallel step of several ranks, or a part of it (pb_rank_steps.part), eager or as
+ * graphs; samples with and without the collectives alternate. */
 #ifndef PB_RANK_SAMPLES_H
 #define PB_RANK_SAMPLES_H
 #include "bench/measure/measure.h"
@@ -22,9 +22,9 @@ typedef struct pb_rank_samples {
 
 /* The options by which the suites measure a step. */
 pb_measure_opts pb_rank_measure_opts(const pb_ctx *ctx, const pb_case *c, const pb_suite_env *env);
-/* Takes pairs of samples: the step, and the same step without its collectives, which of the two is first alternating. In
- * mode graph each of the two is a graph of its own: a graph keeps the collectives that it recorded. One rank takes no
- * pairs. Collective over the ranks; *out is zeroed by the caller. EUNSUPPORTED: the step cannot be recorded. */
+/* Takes pairs of samples: the step, and the same step without its collectives, which of the two is first alternating.
+ * In mode graph each of the two is a graph of its own: a graph keeps the collectives that it recorded. One rank takes
+ * no pairs. Collective over the ranks; *out is zeroed by the caller. EUNSUPPORTED: the step cannot be recorded. */
 pb_status pb_rank_samples_take(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env, pb_rank_steps *steps,
                                pb_rank_samples *out);
 #endif

@@ -7,9 +7,9 @@
  *      the case is wrong and has no time. The second step shows that the ranks have updated their weights alike.
  *   3. All ranks measure their step, alternating with and without its collectives. A step without collectives computes
  *      wrong values, so nothing but its time is used, and no losses are read afterwards.
- * If a `part` of the step is given, 1 and 3 time this part alone, repeated on the gradients of the last training step. The
- * time of an optimizer does not depend on the values of the gradients, unless the step is skipped; a case with a skipped
- * step is wrong and has no time. */
+ * If a `part` of the step is given, 1 and 3 time this part alone, repeated on the gradients of the last training step.
+ * The time of an optimizer does not depend on the values of the gradients, unless the step is skipped; a case with a
+ * skipped step is wrong and has no time. */
 #ifndef PB_RANK_STEPS_H
 #define PB_RANK_STEPS_H
 #include "bench/suites/suite_env.h"

@@ -1,7 +1,7 @@
 /* suite_optimizer.c - the optimizer phase alone, on the gradients of one batch: AdamW, and NorMuon with each
- * Newton-Schulz iteration, with and without its NaN guard. Case "step" is the phase, case "matrices" the part of it that
- * NorMuon does. With several ranks the optimizer's state is replicated or sharded (axis shard), and the ranks divide the
- * matrices. */
+ * Newton-Schulz iteration, with and without its NaN guard. Case "step" is the phase, case "matrices" the part of it
+ * that NorMuon does. With several ranks the optimizer's state is replicated or sharded (axis shard), and the ranks
+ * divide the matrices. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,8 +89,8 @@ static double ranks_of(const pb_case *c)
     return ranks ? strtod(ranks, NULL) : 1;
 }
 
-/* Estimate: set-up, gradients, and six calls. A Newton-Schulz iteration takes about 100 operations per weight and row of
- * a matrix, of which there are about D. */
+/* Estimate: set-up, gradients, and six calls. A Newton-Schulz iteration takes about 100 operations per weight and row
+ * of a matrix, of which there are about D. */
 static double expect(const pb_case *c)
 {
     pb_train_config t;

@@ -1,5 +1,5 @@
-/* train_batch.c - opens trainers for the cases of training suites, and loads batches of the shipped text or of the user's
- * data. */
+/* train_batch.c - opens trainers for the cases of training suites, and loads batches of the shipped text or of the
+ * user's data. */
 #include <stdlib.h>
 #include <string.h>
 

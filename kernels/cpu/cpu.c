@@ -30,7 +30,8 @@ bool pb_cpu_is_v4(const pb_cpuid *c)
 #include <cpuid.h>
 #include <pthread.h>
 
-/* Asked once: every op call selects an implementation, and in a virtual machine each CPUID is a trap of microseconds. */
+/* Asked once: every op call selects an implementation, and in a virtual machine each CPUID is a trap of
+ * microseconds. */
 static pb_cpuid own;
 
 static void ask(void)

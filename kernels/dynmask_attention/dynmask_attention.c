@@ -58,8 +58,8 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* Returns p_ij and sets *ds to ds_ij, as dynmask_attention.h defines them, and *key to the key of slot l. If query i does
- * not attend to it, *key is -1 and both are 0. */
+/* Returns p_ij and sets *ds to ds_ij, as dynmask_attention.h defines them, and *key to the key of slot l. If query i
+ * does not attend to it, *key is -1 and both are 0. */
 static double weight(const pb_dynmask_attention_bwd_args *a, int b, int h, int i, int l, int *key, double *ds)
 {
     const int kv = h / (a->H / a->K), D = a->D;
@@ -385,8 +385,8 @@ static double pairs(const pb_dynmask_attention_fwd_args *a)
     return n * a->B * a->H;
 }
 
-/* Returns the cost if each pair takes `flops` operations per element of a head, and every tensor of the size of q or k is
- * read or written `times` times. */
+/* Returns the cost if each pair takes `flops` operations per element of a head, and every tensor of the size of q or k
+ * is read or written `times` times. */
 static pb_cost cost(const pb_dynmask_attention_fwd_args *a, double flops, double times)
 {
     const double e = (double)pb_dtype_size(a->dtype), queries = (double)a->B * a->S, keys = (double)a->B * a->S_kv;

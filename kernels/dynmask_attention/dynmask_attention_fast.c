@@ -1,5 +1,5 @@
-/* dynmask_attention_fast.c - dynamic-mask attention on the CPU in tiles of 64 queries by 128 keys; the lanes of a vector
- * are queries, as in attention_fast.c.
+/* dynmask_attention_fast.c - dynamic-mask attention on the CPU in tiles of 64 queries by 128 keys; the lanes of a
+ * vector are queries, as in attention_fast.c.
  *
  * For each block of queries the slots that any of them attends to are collected first, so that the work is that of the
  * kept keys, not of the list. Keys and values of a tile are gathered into f32 rows. A thread processes whole tasks and
@@ -339,8 +339,8 @@ static void bwd_block(const pb_dynmask_attention_bwd_args *a, bwd_room *m, int b
     store_transposed(m->dqt, QUERIES, scale, &dq, q->n, D);
 }
 
-/* Computes one of the `parts` partial sums of a kv head. It covers every parts-th block of queries of the query heads that
- * share the kv head. */
+/* Computes one of the `parts` partial sums of a kv head. It covers every parts-th block of queries of the query heads
+ * that share the kv head. */
 static void bwd_part(const pb_dynmask_attention_bwd_args *a, bwd_room *m, float *sums, int parts, int t)
 {
     const int group = a->H / a->K, b = t / parts / a->K, kv = t / parts % a->K;
@@ -351,8 +351,8 @@ static void bwd_part(const pb_dynmask_attention_bwd_args *a, bwd_room *m, float 
         bwd_block(a, m, b, kv * group + i % group, i / group, part);
 }
 
-/* Adds the partial sums of a key of a list and stores dk, dv and dbias; slot -1: no list has the key, stores 0. sums: of
- * the kv head `head` = b K + kv. */
+/* Adds the partial sums of a key of a list and stores dk, dv and dbias; slot -1: no list has the key, stores 0. sums:
+ * of the kv head `head` = b K + kv. */
 static void bwd_gather(const pb_dynmask_attention_bwd_args *a, const float *sums, int parts, size_t head, int j,
                        int slot)
 {

@@ -22,8 +22,8 @@ static void check_case(pb_ctx *ctx, const sizes *z, enum pb_dynmask_lists kind, 
     problem_drop(&p);
 }
 
-/* Queries and keys around the tiles of 64 and 128, fewer and more queries than keys, head widths from 32 to 256, groups of
- * 1, 2, 4, 7, 8 and all heads. */
+/* Queries and keys around the tiles of 64 and 128, fewer and more queries than keys, head widths from 32 to 256, groups
+ * of 1, 2, 4, 7, 8 and all heads. */
 static const sizes shapes[] = {
     {.B = 2, .S = 1, .S_kv = 1, .H = 2, .K = 1, .D = 32, .keep = 4},
     {.B = 1, .S = 63, .S_kv = 64, .H = 2, .K = 2, .D = 40, .keep = 9},
@@ -79,8 +79,8 @@ static void a_bias_of_minus_infinity_hides_a_key(void **state)
     problem_drop(&p);
 }
 
-/* Ten queries after all listed keys, whose biases are 1e4: no key is masked, but vectors and tiles have room for more than
- * ten queries, and e^1e4 times 0 would be NaN there. */
+/* Ten queries after all listed keys, whose biases are 1e4: no key is masked, but vectors and tiles have room for more
+ * than ten queries, and e^1e4 times 0 would be NaN there. */
 static void vectors_without_queries_add_nothing(void **state)
 {
     const sizes z = {.B = 1, .S = 10, .S_kv = 200, .H = 2, .K = 1, .D = 32, .keep = 100};
@@ -97,8 +97,8 @@ static void vectors_without_queries_add_nothing(void **state)
 
 /* ---- properties --------------------------------------------------------------------------------------------- */
 
-/* A softmax does not change when a constant is added to all scores of a query: lse grows by it, and the biases of a head
- * have gradients whose sum is 0. */
+/* A softmax does not change when a constant is added to all scores of a query: lse grows by it, and the biases of a
+ * head have gradients whose sum is 0. */
 static void a_constant_bias_only_shifts_lse(void **state)
 {
     const sizes z = {.B = 2, .S = 100, .S_kv = 100, .H = 6, .K = 2, .D = 48, .keep = 25};
@@ -183,8 +183,8 @@ static void check_dense(pb_ctx *ctx, const problem *p)
     for (int i = 0; i < 9; i++) free(all[i]);
 }
 
-/* With every key listed, dense attention over D + 1 elements computes the same: the last element of q is 1 / scale, that
- * of k the bias and that of v 0; then the last element of dk is dbias. */
+/* With every key listed, dense attention over D + 1 elements computes the same: the last element of q is 1 / scale,
+ * that of k the bias and that of v 0; then the last element of dk is dbias. */
 static void with_every_key_it_equals_dense_attention(void **state)
 {
     const sizes z = {.B = 2, .S = 150, .S_kv = 150, .H = 6, .K = 2, .D = 40, .keep = 150};

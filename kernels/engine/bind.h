@@ -72,7 +72,8 @@ pb_status pb_bound_set(pb_binder *b, int k, const void *host);
  * context no number looks like an address. */
 bool pb_bound_has_addresses(const pb_binder *b, int k);
 
-/* Returns the FNV-1a hash of n bytes, computed on eight bytes at a time, because tensors of benchmarks have gigabytes. */
+/* Returns the FNV-1a hash of n bytes, computed on eight bytes at a time, because tensors of benchmarks have
+ * gigabytes. */
 uint64_t pb_checksum(const void *bytes, size_t n);
 
 /* Fails with EWRONG and a message if a guard word, a gap between rows or an input has changed since it was bound. */

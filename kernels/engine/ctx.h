@@ -129,8 +129,8 @@ pb_status pb_ctx_open_plan(pb_ctx *ctx, pb_backend_id id);
 size_t pb_plan_peak(const pb_ctx *ctx);                          /* bytes: held_peak */
 pb_status pb_backend_find(const char *name, pb_backend_id *out); /* "cpu" or "cuda"; EINVAL: any other name */
 const char *pb_backend_name(pb_backend_id id);
-/* Parses the name of a device: "cpu", "cuda" or "cuda:N", where N is the number of the GPU (0 if it is left out). EINVAL:
- * any other text. */
+/* Parses the name of a device: "cpu", "cuda" or "cuda:N", where N is the number of the GPU (0 if it is left out).
+ * EINVAL: any other text. */
 pb_status pb_device_find(const char *text, pb_backend_id *id, int *number);
 
 /* Allocates device memory and counts in `allocs`. EUNSUPPORTED inside a recording. */

@@ -319,7 +319,8 @@ static pb_status check_check(const void *args)
     return (int)a->dtype < PB_NFLOAT ? PB_OK : pb_fail(PB_EINVAL, "normuon check: x must be f32 or bf16");
 }
 
-/* momentum reads grad and m, writes u and maybe m; apply reads w and u, writes w, or with bf16 weights the master, too. */
+/* momentum reads grad and m, writes u and maybe m; apply reads w and u, writes w, or with bf16 weights the master,
+ * too. */
 static pb_cost momentum_cost(const void *args)
 {
     const pb_normuon_momentum_args *a = args;

@@ -26,8 +26,8 @@ replays 1 '^0 +y +\[6,7\] +ref +0 +0 +0 +- .* DIFFERS$' wrong
 replays 1 '^0 +rstd +\[1,6\] +ref .* same bits$' wrong
 replays 0 '^0 +u1 +\[1,38\] +ref .* same bits$' step # the second matrix of a list
 replays 2 "^bench: --impl onp: no op of the capture has it on cpu; did you mean 'omp'\?$" good --impl onp
-replays 2 '^bench: replay: one capture, not 2$' good nan
-replays 2 '^bench: replay: one capture, not 0$'
+replays 2 '^bench: replay needs one FILE, a capture; 2 were given$' good nan
+replays 2 '^bench: replay needs one FILE, a capture; 0 were given$'
 replays 2 '^bench: nothing: ' nothing
 head -c 400 good >short
 replays 2 '^bench: short: ' short

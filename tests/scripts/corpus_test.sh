@@ -61,6 +61,8 @@ mkdir none
 expect 1 'none has none of the packages perl-doc' corpus --debs none new.jsonl
 head -c 100 debs/perl-doc_1_all.deb >none/perl-doc_1_all.deb
 expect 1 'none/perl-doc_1_all.deb cannot be unpacked' corpus --debs none out.jsonl
+expect 1 "corpus: $dir/out.jsonl: File exists" corpus --debs debs out.jsonl/new.jsonl
+expect 1 'corpus: none: Is a directory' corpus --debs debs none
 rm -r perl-doc/usr && mkdir perl-doc/usr && package perl-doc
 expect 1 'has no documents where they are expected' corpus --debs debs out.jsonl
 cmp out.jsonl again.jsonl || fail "a failure changed the file"

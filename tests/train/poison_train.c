@@ -1,6 +1,6 @@
-/* poison_train.c - makes an optimizer step fail. The program train_poisoned is `train` linked with this wrapper: in step
- * number PB_POISON (an environment variable) element 5 of the momentum of layers.1.o is NaN. The next step begins with the
- * value of before, so the fault is transient. */
+/* poison_train.c - makes an optimizer step fail. The program train_poisoned is `train` linked with this wrapper: in
+ * step number PB_POISON (an environment variable) element 5 of the momentum of layers.1.o is NaN. The next step begins
+ * with the value of before, so the fault is transient. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

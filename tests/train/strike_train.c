@@ -1,5 +1,5 @@
-/* strike_train.c - makes one rank of a job die, stop, fail or compute NaN at a chosen point. The program train_struck is `train`
- * linked with this file's wrappers. The environment variable PB_STRIKE holds "RANK STEP WHERE HOW":
+/* strike_train.c - makes one rank of a job die, stop, fail or compute NaN at a chosen point. The program train_struck
+ * is `train` linked with this file's wrappers. The environment variable PB_STRIKE holds "RANK STEP WHERE HOW":
  *     STEP   completed steps before the struck one
  *     WHERE  recording (an op while the step is recorded), replay (a collective of a replayed step; for `fail` and `hang`,
  *            and on a GPU, the replay itself), checkpoint (while the state is read), evaluation (an op), optimizer (the

@@ -57,7 +57,7 @@ generate --prompt a --temperature 1 --top-p 0     |   2 | top-p 0: need a number
 generate --prompt a --adapter /proc/nowhere       |   2 | /proc/nowhere
 generate --prompt a --adapter adapter --tuning full |  2 | --adapter needs --tuning lora or qlora
 generate --prompt a --model tinny                 |   2 | tiny-qwen3
-generate --prompt a --model v4-tiny               |   2 | v4-tiny has no cache of keys and values
+generate --prompt a --model v4-tiny               |   2 | v4-tiny has no KV cache
 generate --prompt a word                          |   2 | 'word' is not an option
 generate --prompt a --steps 3                     |   2 | --steps
 generate --prompt <im_end>                        |   2 | the text contains the special token "<im_end>"

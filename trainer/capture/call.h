@@ -1,5 +1,5 @@
-/* call.h - a call of an op with tensors of its own, made from a shape by the op's bind (kernels/engine/bind.h). It is what
- * a capture records and a replay runs, so every op of kernels/ops.def can be captured. */
+/* call.h - a call of an op with tensors of its own, made from a shape by the op's bind (kernels/engine/bind.h). It is
+ * what a capture records and a replay runs, so every op of kernels/ops.def can be captured. */
 #ifndef PB_CALL_H
 #define PB_CALL_H
 #include "kernels/engine/op.h"

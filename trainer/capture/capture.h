@@ -1,5 +1,5 @@
-/* capture.h - captures: files with the tensors and arguments of op calls, so that these calls can be run again on another
- * machine, backend or implementation (replay.h, `bench replay`).
+/* capture.h - captures: files with the tensors and arguments of op calls, so that these calls can be run again on
+ * another machine, backend or implementation (replay.h, `bench replay`).
  *
  * A capture is a safetensors file (trainer/io/safetensors.h). Its tensors are
  *
@@ -7,8 +7,8 @@
  *     K/after/NAME    NAME after the call: an output, or a tensor that the op reads and writes
  *     extra/NAME      a tensor that explains the calls, and is no argument of them
  *
- * K is 0, 1, ... in the order of the calls; NAME is that of the op's bind. Each has the shape [rows,cols], without gaps. A
- * list of addresses of other tensors is not in the file, because bind makes it anew. The metadata are
+ * K is 0, 1, ... in the order of the calls; NAME is that of the op's bind. Each has the shape [rows,cols], without
+ * gaps. A list of addresses of other tensors is not in the file, because bind makes it anew. The metadata are
  *
  *     format            "plumb capture 1"
  *     calls             how many calls; 0: the file has extra tensors only
@@ -46,7 +46,8 @@ typedef enum pb_capture_key {
 
 typedef struct pb_capture pb_capture;
 
-/* Begins a capture of at most `limit` bytes of tensors. ENOMEM. Its members are copies: the tensors may change at once. */
+/* Begins a capture of at most `limit` bytes of tensors. ENOMEM. Its members are copies: the tensors may change at
+ * once. */
 pb_status pb_capture_open(size_t limit, pb_capture **out);
 void pb_capture_close(pb_capture *c); /* NULL is allowed */
 

@@ -1,9 +1,10 @@
 /* replay.h - runs the calls of a capture (capture.h) again, and compares what they write with what was captured.
  *
- * A tensor agrees if NaN, +Inf and -Inf are at the same elements in both, and if the elements that are finite in both have
- * a relative L2 error of at most `bound`, and a largest error of at most 100 bound in units of their root mean square (as
- * in pb_diff). bound is the op's own limit against its reference (pb_op.tol): once if one of the two implementations is
- * the reference, else twice, because each may be off by the limit. Integers are compared as numbers. */
+ * A tensor agrees if NaN, +Inf and -Inf are at the same elements in both, and if the elements that are finite in both
+ * have a relative L2 error of at most `bound`, and a largest error of at most 100 bound in units of their root mean
+ * square (as in pb_diff). bound is the op's own limit against its reference (pb_op.tol): once if one of the two
+ * implementations is the reference, else twice, because each may be off by the limit. Integers are compared as
+ * numbers. */
 #ifndef PB_REPLAY_H
 #define PB_REPLAY_H
 #include "trainer/capture/capture.h"
@@ -33,13 +34,13 @@ const pb_op *pb_captured_op(const pb_captured *r, int call);
 /* How the call was made, such as "rmsnorm_fwd f32 B1.S4.D8 eps=1e-06, cpu.avx2". */
 const char *pb_captured_text(const pb_captured *r, int call);
 
-/* Runs a call on ctx, and compares. impl: the implementation to run; NULL: the captured one if it is of this backend and
- * takes the arguments here, else the one that ctx selects. rows [PB_MAX_BOUND]; *n: how many. EUNSUPPORTED: no such
+/* Runs a call on ctx, and compares. impl: the implementation to run; NULL: the captured one if it is of this backend
+ * and takes the arguments here, else the one that ctx selects. rows [PB_MAX_BOUND]; *n: how many. EUNSUPPORTED: no such
  * implementation takes these arguments. EWRONG: the op wrote outside its tensors, or changed an input. */
 pb_status pb_captured_replay(const pb_captured *r, int call, pb_ctx *ctx, const char *impl, pb_replay_row *rows,
                              int *n);
 
-/* Compares two host arrays of row->rows * row->cols elements with row->bound, and fills the members of `row` that say how
- * they differ. */
+/* Compares two host arrays of row->rows * row->cols elements with row->bound, and fills the members of `row` that say
+ * how they differ. */
 void pb_replay_compare(const void *captured, const void *now, pb_dtype dtype, pb_replay_row *row);
 #endif

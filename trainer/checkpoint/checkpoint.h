@@ -18,11 +18,12 @@
  * chooses the checkpoint to resume from, and publishes a folder when all ranks have written their state files and made
  * them durable. Every rank checks that its frozen weights are those of the checkpoint.
  *
- * With pb_checkpoint_options.background, pb_checkpoints_save only copies the state to host memory (state.h) and returns;
- * one thread then writes the copy with the four steps above, while training changes the weights. One checkpoint at a
- * time is written: a save that is due earlier waits for it, and none is left out. What is written has the bits of a save
- * without `background`. Only the thread that trains talks to the other ranks: each rank's thread writes its state file,
- * pb_checkpoints_poll notices that all ranks have finished, and the thread of rank 0 publishes the folder.
+ * With pb_checkpoint_options.background, pb_checkpoints_save only copies the state to host memory (state.h) and
+ * returns; one thread then writes the copy with the four steps above, while training changes the weights. One
+ * checkpoint at a time is written: a save that is due earlier waits for it, and none is left out. What is written has
+ * the bits of a save without `background`. Only the thread that trains talks to the other ranks: each rank's thread
+ * writes its state file, pb_checkpoints_poll notices that all ranks have finished, and the thread of rank 0 publishes
+ * the folder.
  *
  * Not stored: frozen weights (only their digest, so that resuming with different ones is refused); gradients
  * (checkpoints are taken between steps); random generator states (all randomness derives from the configured seed and a
@@ -67,9 +68,9 @@ typedef struct pb_checkpoint_options {
     const pb_setting *settings; /* [nsettings]; like all pointers here, borrowed until pb_checkpoints_close */
     size_t nsettings;
     /* Called on rank 0 while a checkpoint is written, to add files and folders to its folder `dir`. Added files get a
-     * digest and are made durable like the other files. m: the trainer's model; with `background` a copy of it, in which
-     * only the adapters and the gains of the layers can be read, and nothing without adapters (pb_state_copy_model), and
-     * the call is made on the thread that writes. May be NULL. */
+     * digest and are made durable like the other files. m: the trainer's model; with `background` a copy of it, in
+     * which only the adapters and the gains of the layers can be read, and nothing without adapters
+     * (pb_state_copy_model), and the call is made on the thread that writes. May be NULL. */
     pb_status (*extra)(void *self, pb_model *m, const char *dir);
     void *extra_self;
     /* Receives messages of one line: a checkpoint that was not used, a setting that differs. May be NULL. */
@@ -86,8 +87,8 @@ typedef struct pb_checkpoints pb_checkpoints;
  * killed process. All calls below must use the same trainer until pb_checkpoints_close. EINVAL: another process holds
  * the lock; EIO. */
 pb_status pb_checkpoints_open(const char *dir, const pb_checkpoint_options *o, pb_checkpoints **out);
-/* Waits for the thread that writes: of a single rank, the checkpoint is then complete. With several ranks it may be left
- * unpublished; call pb_checkpoints_wait before, unless a rank is lost. NULL is allowed. */
+/* Waits for the thread that writes: of a single rank, the checkpoint is then complete. With several ranks it may be
+ * left unpublished; call pb_checkpoints_wait before, unless a rank is lost. NULL is allowed. */
 void pb_checkpoints_close(pb_checkpoints *c);
 
 /* Returns the iteration that resuming with "latest" tries first; 0: the folder has no checkpoint. */
@@ -111,8 +112,8 @@ pb_save pb_checkpoints_due(const pb_checkpoints *c, uint64_t iteration);
  *
  * With `background` it first waits for the checkpoint that is being written, whose failure it returns without saving
  * another one; then it copies the state. Failures of the thread are returned by the next call of this function, of
- * pb_checkpoints_poll or of pb_checkpoints_wait, with the status and the message of a save without `background`. ENOMEM:
- * no memory for the copy, which the first save allocates. */
+ * pb_checkpoints_poll or of pb_checkpoints_wait, with the status and the message of a save without `background`.
+ * ENOMEM: no memory for the copy, which the first save allocates. */
 pb_status pb_checkpoints_save(pb_checkpoints *c, pb_save how, pb_trainer *t, const pb_progress *p);
 
 /* With `background`, call it after every step, on all ranks: does not wait for the disk, returns the failure of a

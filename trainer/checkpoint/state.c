@@ -24,9 +24,9 @@ pb_state_tensor pb_state_whole(const pb_param *p, size_t part)
     return x;
 }
 
-/* Returns what the checkpoint keeps of one piece (slices.h) of a trained tensor: its weights (part 0), first moments (1)
- * or second moments (2), from the shards of this rank if the state is sharded. A piece of a matrix that NorMuon trains
- * always holds whole rows. */
+/* Returns what the checkpoint keeps of one piece (slices.h) of a trained tensor: its weights (part 0), first moments
+ * (1) or second moments (2), from the shards of this rank if the state is sharded. A piece of a matrix that NorMuon
+ * trains always holds whole rows. */
 static pb_state_tensor part_of_piece(const pb_trainer *t, const pb_piece *x, size_t part)
 {
     pb_state_tensor out = pb_state_whole(x->p, part);

@@ -1,9 +1,8 @@
 /* chat.h - renders a conversation as the text that a model family was trained on, and records which bytes each message
  * produced.
  *
- * The output is byte for byte that of the family's own template, without a generation prompt unless `answer` is set: the
- * jinja templates in
- * tokenizer_config.json for chatml, qwen2.5, qwen3 and llama3, and encoding_dsv4.py for deepseek-v4. If a conversation
+ * The output is byte for byte that of the family's own template, without a generation prompt unless `answer` is set:
+ * the jinja templates in tokenizer_config.json for chatml, qwen2.5, qwen3 and llama3, and encoding_dsv4.py for deepseek-v4. If a conversation
  * has tools or reasoning and its family's template does not support them, it is rejected, and the message names the
  * feature. Reasoning of earlier turns is dropped where the family's template drops it.
  *
@@ -69,7 +68,7 @@ void pb_rendered_free(pb_rendered *r);
 
 /* Returns the text of the special token that ends an assistant's message. */
 const char *pb_chat_end(pb_template family);
-/* Renders a conversation. EINVAL: options.answer, and the last message is not the user's. EFORMAT: it has tools or reasoning that the family's template does not support; the error
- * text gives the number of the message. ENOMEM. */
+/* Renders a conversation. EINVAL: options.answer, and the last message is not the user's. EFORMAT: it has tools or
+ * reasoning that the family's template does not support; the error text gives the number of the message. ENOMEM. */
 pb_status pb_chat_render(const pb_chat *chat, const pb_chat_options *options, pb_rendered *out);
 #endif

@@ -32,7 +32,7 @@ void pb_generate_configure(pb_train_config *c, int positions)
 
 static pb_status check(const pb_train_config *c, const pb_generation *g)
 {
-    if (!c->cached) return pb_fail(PB_EINVAL, "generation needs a trainer with a cache of keys and values");
+    if (!c->cached) return pb_fail(PB_EINVAL, "generation needs a trainer with a KV cache");
     if (g->n < 1 || g->n > c->S)
         return pb_fail(PB_EINVAL, "a prompt of %d tokens: need 1 to %d, the positions of the trainer", g->n, c->S);
     if (g->most < 1) return pb_fail(PB_EINVAL, "%d tokens to generate: need at least 1", g->most);

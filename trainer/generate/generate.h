@@ -1,4 +1,4 @@
-/* generate.h - continues a text token by token with a trainer's forward phase and its cache of keys and values.
+/* generate.h - continues a text token by token with a trainer's forward phase and its KV cache.
  *
  * The prompt is one batch; after it each token is a batch of one token, which attends to the cached keys and values of
  * those before it. So a token costs one pass over the weights, and the logits are those of the forward phase over the

@@ -6,8 +6,8 @@
  *                      come first. top_p 1: all tokens.
  *
  * Top-p (nucleus) sampling: Holtzman et al. 2020, arXiv:1904.09751, section 3.1. As in transformers, the temperature is
- * applied before the nucleus is found. A draw is a function of its number `u` in [0,1): the token at which the sum of the
- * nucleus' probabilities, from the most probable token on, exceeds u times their sum. */
+ * applied before the nucleus is found. A draw is a function of its number `u` in [0,1): the token at which the sum of
+ * the nucleus' probabilities, from the most probable token on, exceeds u times their sum. */
 #ifndef PB_SAMPLE_H
 #define PB_SAMPLE_H
 #include <stddef.h>
@@ -27,7 +27,7 @@ typedef struct pb_choice { /* scratch memory of a draw */
 
 /* EINVAL: a value out of range. */
 pb_status pb_sampling_check(const pb_sampling *s);
-/* Sets *id to the next token. scratch: [V]. EWRONG: a logit is NaN or +inf (-inf: a token that cannot follow), or all are
- * -inf. */
+/* Sets *id to the next token. scratch: [V]. EWRONG: a logit is NaN or +inf (-inf: a token that cannot follow), or all
+ * are -inf. */
 pb_status pb_sample(const float *logits, int V, const pb_sampling *s, double u, pb_choice *scratch, int32_t *id);
 #endif

@@ -21,8 +21,9 @@ typedef struct pb_hf_config {
     char name[64]; /* last component of the folder's path */
 } pb_hf_config;
 
-/* Reads path/config.json, or, if `path` is a GGUF file, the config.json that hf_gguf.h makes of its metadata. EPATH, EIO: the file cannot be read. EINVAL: it is malformed, or a value is out of range.
- * EFORMAT: it turns on an unsupported feature. The message is one line and names the file and the key. */
+/* Reads path/config.json, or, if `path` is a GGUF file, the config.json that hf_gguf.h makes of its metadata. EPATH,
+ * EIO: the file cannot be read. EINVAL: it is malformed, or a value is out of range. EFORMAT: it turns on an
+ * unsupported feature. The message is one line and names the file and the key. */
 pb_status pb_hf_config_open(const char *path, pb_hf_config *out);
 /* Like pb_hf_config_open, but parses n bytes from memory. `where` is used as the path in messages; `name` becomes
  * out->name. */

@@ -1,5 +1,5 @@
-/* hf_load.c - loads weights from a Hugging Face folder or a GGUF file: finds and checks the tensors of every parameter, then converts
- * them in chunks. */
+/* hf_load.c - loads weights from a Hugging Face folder or a GGUF file: finds and checks the tensors of every parameter,
+ * then converts them in chunks. */
 #include "trainer/hf/hf_load.h"
 
 #include <stdio.h>

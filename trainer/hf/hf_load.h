@@ -13,8 +13,9 @@ typedef struct pb_load_report {
 
 /* Loads every parameter except the adapters from path/model.safetensors, from the files listed in
  * path/model.safetensors.index.json, or, if `path` is a GGUF file, from it. Tensor names are those of hf_names.h. F32,
- * F16, BF16 and the blocks of GGUF (gguf.h) are converted to the parameter's dtype; an f32 master gets the exact value; NF4 is quantised from the model's dtype. With as_bf16 (model.h) an f32 model gets
- * the values that a bf16 model would. Data is converted in chunks of some MB, so no second copy of a tensor is needed.
+ * F16, BF16 and the blocks of GGUF (gguf.h) are converted to the parameter's dtype; an f32 master gets the exact value;
+ * NF4 is quantised from the model's dtype. With as_bf16 (model.h) an f32 model gets the values that a bf16 model would.
+ * Data is converted in chunks of some MB, so no second copy of a tensor is needed.
  *
  * Open the model with `blank` to avoid an initialisation that is then overwritten. `report` may be NULL. EPATH, EIO,
  * EINVAL, EFORMAT: the message names the file and tensor, and both shapes if they differ. All tensors are found and

@@ -1,4 +1,5 @@
-/* hf_names.c - lists the tensors of a model under transformers' names and those of GGUF files, from a table of these names. */
+/* hf_names.c - lists the tensors of a model under transformers' names and those of GGUF files, from a table of these
+ * names. */
 #include "trainer/hf/hf_names.h"
 
 #include <stdio.h>

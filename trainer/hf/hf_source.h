@@ -22,14 +22,15 @@ typedef struct pb_hf_piece {
 /* Opens a folder (hf_folder.h) or a GGUF file (gguf.h); errors as theirs. The caller closes *out. */
 pb_status pb_hf_source_open(const char *path, pb_hf_source **out);
 void pb_hf_source_close(pb_hf_source *s); /* NULL is allowed */
-/* Finds the tensor of the model `m` that `want` describes. EINVAL: the file has no such tensor, or it has another shape; EFORMAT: its
- * type cannot be converted. The message names the file and the tensor. */
+/* Finds the tensor of the model `m` that `want` describes. EINVAL: the file has no such tensor, or it has another
+ * shape; EFORMAT: its type cannot be converted. The message names the file and the tensor. */
 pb_status pb_hf_source_take(pb_hf_source *s, const pb_model *m, const pb_hf_tensor *want, pb_hf_piece *out);
 /* Call it after every tensor was taken. EFORMAT: a GGUF file has a tensor, such as a bias or an expert of a layer, for
  * which the model has no parameter: without it the model would compute something else. Layers beyond the model's number
  * of layers are ignored. For a folder nothing is checked, because the reader of config.json refuses such models. */
 pb_status pb_hf_source_check_unused(const pb_hf_source *s, const pb_model *m);
-/* Returns the name of the next tensor that was not taken, from number *at on, and moves *at past it; NULL: all are taken. */
+/* Returns the name of the next tensor that was not taken, from number *at on, and moves *at past it; NULL: all are
+ * taken. */
 const char *pb_hf_source_unused(const pb_hf_source *s, size_t *at);
 /* Converts the elements [first, first+n) to PB_F32 or PB_BF16 in host memory out[n], with rows in transformers' order.
  * Errors as pb_st_load and pb_gguf_load. */

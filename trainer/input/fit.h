@@ -19,10 +19,11 @@ typedef struct pb_fit {
     double more; /* bytes of host memory that the caller allocates besides */
 } pb_fit;
 
-/* Sets *bytes to the peak memory of this rank: of a GPU, without host memory. Errors as pb_trainer_open, pb_model_load_hf and pb_peft_load. */
+/* Sets *bytes to the peak memory of this rank: of a GPU, without host memory. Errors as pb_trainer_open,
+ * pb_model_load_hf and pb_peft_load. */
 pb_status pb_fit_peak(const pb_fit *f, double *bytes);
-/* Checks that the peak fits into the memory that is available (a GPU: into its memory). ENOMEM: it does not; the message
- * has both sizes, and the peaks with each option of `train` that would lower it: --recompute, --loss-chunk, --shard,
- * --tuning, no --save-async. With a GPU, the copy of checkpoints must fit into the available host memory, too. */
+/* Checks that the peak fits into the memory that is available (a GPU: into its memory). ENOMEM: it does not; the
+ * message has both sizes, and the peaks with each option of `train` that would lower it: --recompute, --loss-chunk,
+ * --shard, --tuning, no --save-async. With a GPU, the copy of checkpoints must fit into the available host memory, too. */
 pb_status pb_fit_check(const pb_fit *f);
 #endif

@@ -38,8 +38,9 @@ bool pb_input_is_path(const char *model);
 pb_status pb_input_find_model(pb_input *in, const char *model);
 /* Finds the tokenizer alone; tokenizer NULL: not given. EINVAL: the model's folder has none, or a path is too long. */
 pb_status pb_input_find_tokenizer(pb_input *in, const char *tokenizer);
-/* Finds data, tokenizer and template. data, tokenizer NULL, template -1 (else a pb_template): not given. EINVAL: the model's folder has no tokenizer, a path is too long,
- * or template and tokenizer do not fit. Errors of the tokenizer's template as pb_chat_template_find. */
+/* Finds data, tokenizer and template. data, tokenizer NULL, template -1 (else a pb_template): not given. EINVAL: the
+ * model's folder has no tokenizer, a path is too long, or template and tokenizer do not fit. Errors of the tokenizer's
+ * template as pb_chat_template_find. */
 pb_status pb_input_find_text(pb_input *in, const char *data, const char *tokenizer, int template);
 /* Opens the tokenizer. EINVAL: it has more ids than the model's vocabulary, or lacks a token of the template. Errors of
  * tokenizer.json as pb_tokenizer_open. The caller closes *out. */

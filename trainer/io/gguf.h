@@ -35,10 +35,12 @@ typedef struct pb_gguf_tensor {
 
 typedef struct pb_gguf pb_gguf;
 
-/* True if `path` is to be read as a GGUF file: a regular file whose name ends in ".gguf" or which begins with "GGUF". */
+/* True if `path` is to be read as a GGUF file: a regular file whose name ends in ".gguf" or which begins with
+ * "GGUF". */
 bool pb_gguf_is(const char *path);
 /* Opens and checks a file. EPATH, EIO: it cannot be read. EINVAL: it is malformed. EFORMAT: another version or byte
- * order, a nested array, or a tensor of a type that is not read. One line names the file and, if known, key or tensor. */
+ * order, a nested array, or a tensor of a type that is not read. One line names the file and, if known, key or
+ * tensor. */
 pb_status pb_gguf_open(const char *path, pb_gguf **out);
 /* Parses n bytes in memory, which must stay valid until pb_gguf_close. Messages use `name` as the path. */
 pb_status pb_gguf_parse(const char *name, const void *bytes, size_t n, pb_gguf **out);

@@ -72,9 +72,9 @@ static void unpack_Q8_0(const unsigned char *p, float *out)
     for (int i = 0; i < 2 * HALF; i++) out[i] = (float)(int8_t)p[2 + i] * d;
 }
 
-/* Scale and offset of the part j of a Q4_K block, 6 bits each. Those of parts 0 to 3 are the lower 6 bits of bytes 0 to 3
- * and 4 to 7. Of those of parts 4 to 7, the lower 4 bits are the halves of bytes 8 to 11, and the upper 2 bits are the
- * upper 2 bits of bytes 0 to 3 and 4 to 7. */
+/* Scale and offset of the part j of a Q4_K block, 6 bits each. Those of parts 0 to 3 are the lower 6 bits of bytes 0 to
+ * 3 and 4 to 7. Of those of parts 4 to 7, the lower 4 bits are the halves of bytes 8 to 11, and the upper 2 bits are
+ * the upper 2 bits of bytes 0 to 3 and 4 to 7. */
 static void scale_and_min(int j, const unsigned char *s, int *scale, int *min)
 {
     if (j < 4) {

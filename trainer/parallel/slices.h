@@ -19,9 +19,9 @@
 #define PB_SLICES_H
 #include "trainer/parallel/buckets.h"
 
-/* A piece: the elements [first, first+n) of a trained tensor, all of which are in the rank's slice of one bucket. They are
- * the elements [own, own+n) of the rank's own vector. Their second moments begin at element `second` of the vector of the
- * rank's second moments: n of them, or one per row if p->by_rows is set (NorMuon). */
+/* A piece: the elements [first, first+n) of a trained tensor, all of which are in the rank's slice of one bucket. They
+ * are the elements [own, own+n) of the rank's own vector. Their second moments begin at element `second` of the vector
+ * of the rank's second moments: n of them, or one per row if p->by_rows is set (NorMuon). */
 typedef struct pb_piece {
     const pb_param *p;
     size_t first, n, own, second;

@@ -79,8 +79,8 @@ static void place(pb_matrices *x)
 
 static uint64_t cost_of(const pb_matrix_shape *s) { return pb_matrix_cost((size_t)s->rows, (size_t)s->cols); }
 
-/* Among the shapes that several blocks have and that no rank has been given yet, returns the one with the most expensive
- * blocks; -1: none is left. */
+/* Among the shapes that several blocks have and that no rank has been given yet, returns the one with the most
+ * expensive blocks; -1: none is left. */
 static int costliest(const pb_matrices *x, size_t ranks)
 {
     int best = -1;
@@ -282,8 +282,8 @@ static pb_status factorise(pb_ctx *ctx, const pb_trainer *t, const pb_matrix_sha
                                                                   .dtype = t->matrices.dtype});
 }
 
-/* Orthogonalises this rank's blocks of a shape. If the state is not sharded, it also gathers those of all ranks. A single
- * block is not worth a collective: every rank computes it. */
+/* Orthogonalises this rank's blocks of a shape. If the state is not sharded, it also gathers those of all ranks. A
+ * single block is not worth a collective: every rank computes it. */
 static pb_status orthogonalise(pb_ctx *ctx, const pb_trainer *t, int s)
 {
     const pb_matrices *x = &t->matrices;

@@ -86,7 +86,8 @@ pb_memory pb_trainer_memory(const pb_trainer *t)
                        t->model.moments.size + t->shards.arena.size + t->matrices.arena.size, t->acts.size};
 }
 
-/* True if the backward pass computes the product with a layer's matrix or adapter again (see trainer/step/recompute.h). */
+/* True if the backward pass computes the product with a layer's matrix or adapter again (see
+ * trainer/step/recompute.h). */
 static bool computed_again(const pb_trainer *t, const pb_param *p)
 {
     const pb_model *m = &t->model;

@@ -10,8 +10,8 @@
  *     hf, nf                        the residual stream after the last layer, and its norm
  *     logits                        after the loss phase: their gradient
  *
- * Activations are those of the last micro-batch, with the shape [tokens,columns]. They are kept for the backward pass, and
- * so they are in memory after a replayed graph, too. What layers share, because the backward pass computes it again
+ * Activations are those of the last micro-batch, with the shape [tokens,columns]. They are kept for the backward pass,
+ * and so they are in memory after a replayed graph, too. What layers share, because the backward pass computes it again
  * (--recompute), has layer 0's values, and is listed for layer 0 only. Not listed: gradients of activations, which the
  * layers overwrite; with sharded gradients or weights, those that a rank does not have whole; chunks of logits. */
 #ifndef PB_TENSORS_H
@@ -31,8 +31,8 @@ typedef struct pb_tensor {
 typedef pb_status (*pb_tensor_fn)(void *self, const pb_tensor *x);
 pb_status pb_trainer_tensors(const pb_trainer *t, pb_tensor_fn each, void *self);
 
-/* Statistics of a tensor's elements. min, max, rms: of the finite ones, 0 if all are not finite; first: index of the first
- * that is not finite, `rows * cols` if all are. */
+/* Statistics of a tensor's elements. min, max, rms: of the finite ones, 0 if all are not finite; first: index of the
+ * first that is not finite, `rows * cols` if all are. */
 typedef struct pb_tensor_statistics {
     double min, max, rms;
     size_t zeros, nans, infs, first;

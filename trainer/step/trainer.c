@@ -161,8 +161,7 @@ pb_status pb_train_check(const pb_train_config *c)
         return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g: need betas from 0 to below 1 and a positive eps",
                        (double)c->beta1, (double)c->beta2, (double)c->eps);
     if (c->cached && (!c->model.frozen || c->B != 1 || c->packed))
-        return pb_fail(PB_EINVAL,
-                       "a cache of keys and values needs a frozen model, batch 1, and rows that are not packed");
+        return pb_fail(PB_EINVAL, "a KV cache needs a frozen model, batch 1, and rows that are not packed");
     PB_TRY(pb_matrices_check(c));
     PB_TRY(pb_model_check(&c->model));
     return pb_block_of(g)->check(c);

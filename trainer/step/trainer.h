@@ -4,8 +4,8 @@
  * rows; every phase then works on the shorter shape. Each phase is a pb_fn on the trainer that only enqueues work
  * (except clip in its variant sync), so that `bench` can time or capture any of them. Host code gets results only
  * through the functions below that are marked as host syncs. The backward pass does not modify the activations, so it
- * can be repeated and gives the same gradients; with loss_chunk it needs the loss phase before it each time. With model.frozen only the phases forward and loss may run, and all
- * layers share one set of activations. */
+ * can be repeated and gives the same gradients; with loss_chunk it needs the loss phase before it each time. With
+ * model.frozen only the phases forward and loss may run, and all layers share one set of activations. */
 #ifndef PB_TRAINER_H
 #define PB_TRAINER_H
 #include "kernels/adamw/adamw.h"
@@ -56,8 +56,8 @@ typedef enum pb_kv_qat_variant {
 
 /* The activations that the forward pass does not keep for the backward pass, which computes them again, layer by layer,
  * from what is kept. All layers share one set of the buffers of such activations. The results are the same, bit for
- * bit, wherever all implementations give the same bits in every run. Each entry: X(enumerator, word on the command line,
- * meaning). */
+ * bit, wherever all implementations give the same bits in every run. Each entry: X(enumerator, word on the command
+ * line, meaning). */
 #define PB_RECOMPUTE_MAP(X)                                                                                            \
     X(NONE, "none", "all activations are kept")                                                                        \
     X(ATTENTION, "attention", "not those from a layer's first norm to the input of its output projection")             \
@@ -76,14 +76,14 @@ typedef struct pb_train_config {
     /* If true, every batch has `start` and `pos` (several conversations per row); if false, no batch has them. Fixed
      * per trainer, because a captured graph contains one or the other. */
     bool packed;
-    /* If true, the keys and values of all tokens of the row are kept (the cache of keys and values), so that a text can be
-     * computed in parts; see pb_batch.first. Needs a frozen model, B 1, and batches that are not packed. */
+    /* If true, the keys and values of all tokens of the row are kept (the KV cache), so that a text can
+     * be computed in parts; see pb_batch.first. Needs a frozen model, B 1, and batches that are not packed. */
     bool cached;
     pb_attention_variant attention;
     pb_kv_qat_variant kv_qat;
     pb_recompute recompute; /* without effect on a frozen model, which keeps no activations */
-    /* Tokens whose logits are in memory at a time; 0: all. With it, the loss phase computes the logits and the gradients
-     * of the head, chunk by chunk (trainer/step/loss.h). */
+    /* Tokens whose logits are in memory at a time; 0: all. With it, the loss phase computes the logits and the
+     * gradients of the head, chunk by chunk (trainer/step/loss.h). */
     int loss_chunk;
     pb_clip_variant clip;
     float max_norm;                            /* limit of the gradients' L2 norm; > 0 */
@@ -121,8 +121,8 @@ typedef struct pb_batch {
     const int32_t *start; /* [B,S] index in the row of the conversation's first token, 0 <= start[b,s] <= s */
     const int32_t *pos;   /* [B,S] position in the conversation, 0 <= pos < S; NULL like `start` unless `packed` */
     int S;                /* row length, at most the trainer's S; 0: the trainer's S */
-    /* With `cached`: number of tokens of the row before this batch, which were those of earlier batches; at most as many
-     * as the last batch left. The batch's tokens attend to them, and follow them from then on. Else 0. */
+    /* With `cached`: number of tokens of the row before this batch, which were those of earlier batches; at most as
+     * many as the last batch left. The batch's tokens attend to them, and follow them from then on. Else 0. */
     int first;
 } pb_batch;
 
@@ -164,7 +164,8 @@ void pb_trainer_close(pb_trainer *t);
 /* Copies a batch, and 1/count, into the trainer's device buffers; the following phases work on its shape. EINVAL: an id
  * outside the vocabulary; a target outside it where the mask is not 0; start or pos out of range, missing with `packed`
  * or given without it; a conversation that does not begin at a multiple of pb_sample_align; rows that, with the tokens
- * before them, are longer than the trainer's S; `first` out of range. An all-zero mask is allowed: loss and gradients are then 0. */
+ * before them, are longer than the trainer's S; `first` out of range. An all-zero mask is allowed: loss and gradients
+ * are then 0. */
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *batch);
 /* Sets the learning rate of the next optimizer phase. EINVAL: below 0 or not finite. */
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr);
@@ -175,8 +176,8 @@ pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_nor
 /* With `on`, the following backward passes add to the gradients in memory (gradient accumulation); without, they
  * overwrite them. */
 void pb_trainer_accumulate(pb_trainer *t, bool on);
-/* With `on`, the following loss phases only compute the loss; otherwise those with loss_chunk also compute gradients. No
- * backward phase may follow such a loss phase. */
+/* With `on`, the following loss phases only compute the loss; otherwise those with loss_chunk also compute gradients.
+ * No backward phase may follow such a loss phase. */
 void pb_trainer_evaluates(pb_trainer *t, bool on);
 /* With several ranks: whether the following backward passes complete the gradients of a step, and therefore add them
  * over the ranks. True at first; false for all but the last of several micro-batches. */
@@ -210,8 +211,8 @@ pb_status pb_trainer_loss(pb_trainer *t, double *mean);
  * last micro-batch, divided by the count. *stop: true if any rank has called pb_trainer_set_stop with true. The losses
  * of other ranks travel with the backward phase. */
 pb_status pb_trainer_losses(pb_trainer *t, double *loss, bool *stop);
-/* Computes the logits of the batch's last token after a forward phase, and reads them as f32: logits[V]. They replace the
- * first of pb_trainer_logits. EINVAL: B is not 1. */
+/* Computes the logits of the batch's last token after a forward phase, and reads them as f32: logits[V]. They replace
+ * the first of pb_trainer_logits. EINVAL: B is not 1. */
 pb_status pb_trainer_next_logits(pb_trainer *t, float *logits);
 /* Reads the negative log likelihood of each token of the last batch, [B*S]; 0 where the mask is 0. */
 pb_status pb_trainer_nll(pb_trainer *t, float *nll);
@@ -230,8 +231,8 @@ pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 
 const pb_train_config *pb_trainer_config(const pb_trainer *t);
 pb_model *pb_trainer_model(pb_trainer *t);
-/* Returns the logits [B*S,V], device memory of the model's dtype. The loss phase overwrites these by their gradient. With
- * loss_chunk no phase leaves logits: NULL. */
+/* Returns the logits [B*S,V], device memory of the model's dtype. The loss phase overwrites these by their gradient.
+ * With loss_chunk no phase leaves logits: NULL. */
 const void *pb_trainer_logits(const pb_trainer *t);
 
 /* How many tensors, elements and blocks NorMuon trains; all 0 with AdamW. */

@@ -84,7 +84,8 @@ typedef struct pb_matrices {
     bool on;                /* false: AdamW trains all tensors, and the other members are unused */
     pb_dtype dtype;         /* of the updates */
     pb_matrix_counts whole; /* of the whole model */
-    /* The blocks that this rank updates: all, or with sharded state those that it owns. The members below are theirs. */
+    /* The blocks that this rank updates: all, or with sharded state those that it owns. The members below are
+     * theirs. */
     pb_matrix_block *block; /* [blocks], host */
     pb_matrix_shape *shape; /* [shapes], host */
     size_t *counts; /* [shapes][ranks] elements of the blocks that each rank orthogonalises; host; NULL: sharded */
@@ -196,8 +197,8 @@ static inline void *pb_column(const pb_trainer *t, void *p, int col)
 pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int dim, double theta,
                               const pb_rope_scaling *scaling);
 
-/* Returns the number of entries of adamw_list (clip.c): one for each tensor that AdamW trains or, with sharded state, for
- * each piece of such a tensor in this rank's slices. */
+/* Returns the number of entries of adamw_list (clip.c): one for each tensor that AdamW trains or, with sharded state,
+ * for each piece of such a tensor in this rank's slices. */
 int pb_adamw_entries(const pb_trainer *t);
 /* clip.c: writes the device lists clip_list and adamw_list; call it again after a change of the clip variant. */
 pb_status pb_clip_write_lists(pb_trainer *t);

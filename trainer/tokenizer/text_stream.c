@@ -16,8 +16,8 @@ void pb_text_stream_free(pb_text_stream *s)
     *s = (pb_text_stream){0};
 }
 
-/* Returns the length of the longest prefix of s[0..n) that is also a prefix of a UTF-8 character, at least 1. *open is set to
- * whether more bytes could complete that character. */
+/* Returns the length of the longest prefix of s[0..n) that is also a prefix of a UTF-8 character, at least 1. *open is
+ * set to whether more bytes could complete that character. */
 static size_t part(const char *s, size_t n, bool *open)
 {
     /* Every missing byte is tried with its smallest and its largest value. */

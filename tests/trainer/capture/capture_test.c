@@ -1,5 +1,5 @@
-/* capture_test.c - captures a call of every op and runs it again with every implementation; captures with NaN; and files
- * that are damaged, too large, or do not fit their op. */
+/* capture_test.c - captures a call of every op and runs it again with every implementation; captures with NaN; and
+ * files that are damaged, too large, or do not fit their op. */
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -183,7 +183,8 @@ static void test_kinds(void **state)
     assert_true(!row.agrees && row.moved == 1 && row.first == 2);
 }
 
-/* ---- files that cannot be used ------------------------------------------------------------------------------------ */
+/* ---- files that cannot be used
+ * ------------------------------------------------------------------------------------ */
 
 static void refused(const char *text)
 {

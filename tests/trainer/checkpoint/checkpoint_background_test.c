@@ -1,5 +1,5 @@
-/* checkpoint_background_test.c - tests of checkpoints that a thread writes while training continues: their bits, the order
- * of saves, what training waits for, and how failures are reported. */
+/* checkpoint_background_test.c - tests of checkpoints that a thread writes while training continues: their bits, the
+ * order of saves, what training waits for, and how failures are reported. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* generate_test.c - tests of generation: the greedy tokens of transformers for every family, with and without an adapter
- * (scripts/fixtures/generate_fixtures.py); why a text ends; draws that depend on the seed alone. */
+/* generate_test.c - tests of generation: the greedy tokens of transformers for every family, with and without an
+ * adapter (scripts/fixtures/generate_fixtures.py); why a text ends; draws that depend on the seed alone. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* sample_test.c - tests of the choice of tokens: greedy with ties, the nucleus against a plain computation, the share of
- * each token in many draws, and what is refused. */
+/* sample_test.c - tests of the choice of tokens: greedy with ties, the nucleus against a plain computation, the share
+ * of each token in many draws, and what is refused. */
 #include "kernels/engine/bind.h"
 #include "tests/test.h"
 #include "trainer/generate/sample.h"

@@ -1,4 +1,5 @@
-/* hf_stop_test.c - tests of reading end-of-sequence ids: which file has them, the kinds of value, and what is refused. */
+/* hf_stop_test.c - tests of reading end-of-sequence ids: which file has them, the kinds of value, and what is
+ * refused. */
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* gguf_test.c - tests of the reader of GGUF files: every block type against the package gguf, elements from any position
- * on, malformed files of every kind, every truncation and every changed bit of a small file. */
+/* gguf_test.c - tests of the reader of GGUF files: every block type against the package gguf, elements from any
+ * position on, malformed files of every kind, every truncation and every changed bit of a small file. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -37,7 +37,8 @@ static void every_type_has_the_values_of_the_package(void **state)
     pb_gguf_close(f);
 }
 
-/* Any range of elements, which may begin and end inside a block, has the values of the whole tensor; bf16 is rounded. */
+/* Any range of elements, which may begin and end inside a block, has the values of the whole tensor; bf16 is
+ * rounded. */
 static void any_range_can_be_loaded(void **state)
 {
     (void)state;

@@ -202,8 +202,8 @@ static uint64_t load_of(const pb_model *m, const pb_slices *s, bool per_head, ui
     return sum;
 }
 
-/* Returns the largest cost of a rank divided by the mean, and in *size the largest own vector divided by the mean. seen:
- * see check_pieces. */
+/* Returns the largest cost of a rank divided by the mean, and in *size the largest own vector divided by the mean.
+ * seen: see check_pieces. */
 static double check_costs(const pb_model *m, const pb_buckets *b, int ranks, bool per_head, unsigned char *seen,
                           double *size)
 {

@@ -1,10 +1,10 @@
-/* normuon_pytorch_ranks_test.c - compares NorMuon over several ranks with PyTorch in double precision over two processes
- * (scripts/fixtures/normuon_fixtures.py): losses of three steps, and the change of every trained tensor.
+/* normuon_pytorch_ranks_test.c - compares NorMuon over several ranks with PyTorch in double precision over two
+ * processes (scripts/fixtures/normuon_fixtures.py): losses of three steps, and the change of every trained tensor.
  *
- * The bounds. A step in f32 has gradients with relative errors of about 1e-6. The orthogonal factor multiplies what lies
- * in the direction of small singular values by up to 700 (the product of the first factors of the five steps), and AdamW
- * divides by the size of each gradient, which does the same to elements whose gradients nearly cancel. Changes must agree
- * to 1e-4 of their norm; on the CPU the largest difference was 2.7e-5. */
+ * The bounds. A step in f32 has gradients with relative errors of about 1e-6. The orthogonal factor multiplies what
+ * lies in the direction of small singular values by up to 700 (the product of the first factors of the five steps), and
+ * AdamW divides by the size of each gradient, which does the same to elements whose gradients nearly cancel. Changes
+ * must agree to 1e-4 of their norm; on the CPU the largest difference was 2.7e-5. */
 #include "tests/trainer/parallel/rank_runs.h"
 
 enum { MICRO = 6 }; /* micro-batches of a step, of B rows each */

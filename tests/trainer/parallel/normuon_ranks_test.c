@@ -64,7 +64,8 @@ static void blocks_of_every_kind_give_the_same_bits(void **state)
         }
 }
 
-/* Nothing sharded: the ranks divide the blocks of a shape, and the costs of a rank exceed the mean by a block at most. */
+/* Nothing sharded: the ranks divide the blocks of a shape, and the costs of a rank exceed the mean by a block at
+ * most. */
 static void replicated_blocks_are_divided_by_cost(void **state)
 {
     static const char *const models[] = {"tiny", "v4-tiny"};
@@ -151,8 +152,8 @@ static void keep(pb_trainer *t, float *copy, bool read)
     }
 }
 
-/* Says for each rank whether it orthogonalises a block: one that it owns, one of its part of a shape, or the only one of
- * a shape. */
+/* Says for each rank whether it orthogonalises a block: one that it owns, one of its part of a shape, or the only one
+ * of a shape. */
 static void find_parts(group *w, const pb_trainer *t, bool part[RANKS_MOST])
 {
     const pb_matrices *x = &t->matrices;
@@ -171,8 +172,9 @@ static void check_unchanged(const float *before, const float *after, size_t n)
 }
 
 /* Trains a step, then one in which the momenta of rank `bad` alone are NaN, then one without a fault; or without a bad
- * step if bad is below 0. Checks that every rank skips the second, and counts it once; a rank that orthogonalises nothing
- * has momenta that no rank reads, and none skips. *skips: whether the step was skipped. Returns the state at the end. */
+ * step if bad is below 0. Checks that every rank skips the second, and counts it once; a rank that orthogonalises
+ * nothing has momenta that no rank reads, and none skips. *skips: whether the step was skipped. Returns the state at
+ * the end. */
 static float *with_a_bad_step(group *w, const plan *p, const char *name, int bad, size_t *n, bool *skips)
 {
     pb_train_config c = config_of(p);

@@ -32,8 +32,8 @@ static void sharded_state_equals_one_rank(void **state)
                                            .shard = (pb_shard)shard});
 }
 
-/* Models of one, two and more layers, whose weights take turns in two buffers; tied and untied, of every family. All but
- * every fourth compute activations again, with the weights that the backward pass gathers. */
+/* Models of one, two and more layers, whose weights take turns in two buffers; tied and untied, of every family. All
+ * but every fourth compute activations again, with the weights that the backward pass gathers. */
 static void sharded_weights_equal_one_rank(void **state)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* rank_runs.h - trains a small model over several ranks, and on one rank alone with the same micro-batches; shared by the
- * tests of data parallel training, which compare the bits. */
+/* rank_runs.h - trains a small model over several ranks, and on one rank alone with the same micro-batches; shared by
+ * the tests of data parallel training, which compare the bits. */
 #ifndef PB_RANK_RUNS_H
 #define PB_RANK_RUNS_H
 #include "ranks/world.h"
@@ -134,8 +134,8 @@ static inline void add_ranks(group *w, float *vector, size_t n)
     free(all);
 }
 
-/* Merges the vectors [n] of all ranks, each of whose elements is 0 on the ranks that do not keep it: their bits, because
- * an element may be half a number. */
+/* Merges the vectors [n] of all ranks, each of whose elements is 0 on the ranks that do not keep it: their bits,
+ * because an element may be half a number. */
 static inline void merge_ranks(group *w, float *vector, size_t n)
 {
     uint32_t *all = malloc(n * (size_t)w->ranks * sizeof *all), *out = calloc(n, sizeof *out);

@@ -1,5 +1,6 @@
 /* units_test.c - tests the division of a model's weights into units and slices: every weight has a place of its own in
- * the unit of its layer, and every byte of a unit is in one rank's slice, also where sizes do not divide by the ranks. */
+ * the unit of its layer, and every byte of a unit is in one rank's slice, also where sizes do not divide by the
+ * ranks. */
 #include <stdlib.h>
 
 #include "tests/test.h"

@@ -1,5 +1,5 @@
-/* cache_test.c - tests of the cache of keys and values: a text that is computed in parts gives the logits of one forward
- * pass over the whole text, in every family, tuning and dtype; a text can begin anew; what is refused. */
+/* cache_test.c - tests of the KV cache: a text that is computed in parts gives the logits of one
+ * forward pass over the whole text, in every family, tuning and dtype; a text can begin anew; what is refused. */
 #include "tests/trainer/step/trainer_fixture.h"
 
 enum { LENGTH = 40 };
@@ -23,8 +23,8 @@ static pb_train_config text_config(const char *model, pb_tuning tuning, pb_dtype
     return c;
 }
 
-/* The logits [LENGTH,V] after each token of the text, computed in parts of `part` tokens: those of the last token of each
- * part; the others are 0. part 0: one forward pass without a cache, from which all logits are read. */
+/* The logits [LENGTH,V] after each token of the text, computed in parts of `part` tokens: those of the last token of
+ * each part; the others are 0. part 0: one forward pass without a cache, from which all logits are read. */
 static float *logits_of(pb_ctx *ctx, const pb_train_config *c, const int32_t *ids, int part)
 {
     pb_trainer *t = open_trainer(ctx, c);
@@ -129,7 +129,7 @@ static void what_a_cache_cannot_do_is_refused(void **state)
     c.packed = false, c.model.frozen = false;
     CHECK_FAILS(pb_trainer_open(*state, &c, &t), PB_EINVAL, "frozen");
     pb_train_config v4 = text_config("v4-tiny", PB_FULL, PB_F32, true);
-    CHECK_FAILS(pb_trainer_open(*state, &v4, &t), PB_EINVAL, "v4-tiny has no cache");
+    CHECK_FAILS(pb_trainer_open(*state, &v4, &t), PB_EINVAL, "v4-tiny has no KV cache");
     c.model.frozen = true;
     t = open_trainer(*state, &c);
     CHECK_FAILS(set_part(t, ids, 1, 1), PB_EINVAL, "need 0 to 0");

@@ -78,7 +78,8 @@ static void tensors_are_disjoint(void **state)
         }
 }
 
-/* Known relations: hf is the last residual stream, whose norm is nf; the gradient is the one that the optimizer read. */
+/* Known relations: hf is the last residual stream, whose norm is nf; the gradient is the one that the optimizer
+ * read. */
 static void values_are_those_of_the_step(void **state)
 {
     pb_ctx *ctx = *state;

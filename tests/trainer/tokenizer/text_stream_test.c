@@ -1,5 +1,5 @@
-/* text_stream_test.c - tests of text that arrives token by token: whole characters only, replacements as Python makes them, and
- * ids without a token. */
+/* text_stream_test.c - tests of text that arrives token by token: whole characters only, replacements as Python makes
+ * them, and ids without a token. */
 #include <stdlib.h>
 #include <string.h>
 
