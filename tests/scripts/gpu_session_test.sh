@@ -69,7 +69,8 @@ grep -q '^mine: run --suite kernels' calls || fail "PB_MACHINE of the caller is 
 : >"$LOG"
 SUITES=profile PROCESSES=5 PROFILE='--min-time 0.5' expect 0 'tables of' "$source/scripts/gpu-bench" build profile 195
 [[ $(grep -c ': run ' calls) -eq 1 ]] && grep -q ': run --suite profile --device cuda .* -n 5 --min-time 0.5$' calls || fail "SUITES=profile: $(cat calls)"
-grep -q '^timeout .*--kill-after=15 195 ' calls || fail 'SUITES=profile: not its time'
+# The limit is what is left of 195 s when the suite starts; on a busy machine the script may need seconds until then.
+grep -Eq '^timeout .*--kill-after=15 1(8[0-9]|9[0-5]) ' calls || fail "SUITES=profile: not its time: $(cat calls)"
 [[ -s profile/profile.csv ]] && tar -tzf profile/runs.tgz | grep -q profile/results.csv || fail 'SUITES=profile: no results'
 SUITES='kernels comm' expect 2 "it has no time for suite 'comm'" "$source/scripts/gpu-bench" build x
 
