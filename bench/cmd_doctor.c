@@ -47,7 +47,7 @@ pb_exit pb_cmd_doctor(const pb_options *o)
     pb_backend_id device;
     int count[PB_NHEALTH];
     if (o->args.n) return pb_fail(PB_EINVAL, "doctor takes no arguments"), pb_complain(PB_EXIT_USAGE);
-    if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if (pb_options_backend(o, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     examine(device, &p);
     if (o->json) {
         const pb_exit e = print_json(&p, o->device, count);

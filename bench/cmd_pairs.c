@@ -237,6 +237,7 @@ static pb_status check_options(const char *dir, const json_t *options)
     }
     if (s == PB_OK) s = pb_options_parse_stored(PB_COMMAND_run, (int)n, words, &parsed);
     if (s == PB_OK && parsed.args.n) s = pb_fail(PB_EINVAL, "'%s' is not an option", parsed.args.v[0]);
+    if (s == PB_OK) s = pb_options_select_device(&parsed);
     if (s == PB_OK) return PB_OK;
     snprintf(why, sizeof why, "%s", pb_error());
     return pb_fail(s, "%.200s/compare.json: options: %s", dir, why);

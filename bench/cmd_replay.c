@@ -108,7 +108,7 @@ pb_exit pb_cmd_replay(const pb_options *o)
     if (s == PB_OK) s = pb_captured_open(o->args.v[0], &c);
     if (s == PB_OK && !pb_captured_calls(c))
         s = pb_fail(PB_EINVAL, "%s: it has tensors, but no call to run again", o->args.v[0]);
-    if (s == PB_OK) s = pb_backend_find(o->device, &backend);
+    if (s == PB_OK) s = pb_options_backend(o, &backend);
     if (s == PB_OK) s = check_impl(c, backend, o->impl);
     if (s == PB_OK) s = pb_ctx_open(&ctx, backend, 0);
     if (s == PB_OK) {

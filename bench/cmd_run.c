@@ -74,7 +74,7 @@ static pb_status plan(run *r)
         return pb_fail(PB_EINVAL, "--budget %g: need at least %g s, the time to start a case", r->o->budget,
                        PB_LEAST_BUDGET);
     PB_TRY(find_suite(r->o, &suite));
-    PB_TRY(pb_backend_find(r->o->device, &device));
+    PB_TRY(pb_options_backend(r->o, &device));
     PB_TRY(open_to_plan(r->o, device, &ctx));
     const pb_plan_request request = pb_options_plan(r->o);
     pb_status s = pb_plan_make(&ctx, suite, &request, &r->plan);
@@ -128,7 +128,7 @@ static pb_status identify(run *r)
 {
     pb_backend_id device;
     const char *name;
-    PB_TRY(pb_backend_find(r->o->device, &device));
+    PB_TRY(pb_options_backend(r->o, &device));
     PB_TRY(pb_host_name(r->o->machine, &name));
     pb_host_text("", name, r->host);
     json_t *fingerprint = pb_fingerprint(device, r->o->threads);
@@ -355,6 +355,7 @@ pb_exit pb_cmd_run(const pb_options *given)
     pb_interrupt_watch();
     if (o->resume) {
         pb_status s = pb_resume_open(o, &r.resumed);
+        if (s == PB_OK) s = pb_options_select_device(&r.resumed.options);
         if (s == PB_OK) s = imply_options(&r.resumed.options);
         if (s != PB_OK) {
             const pb_exit code = pb_complain_of(s);

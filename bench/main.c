@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bench/commands.h"
+#include "bench/options/options.h"
 #include "cli/threads.h"
 #include "os/streams.h"
 
@@ -53,7 +54,8 @@ int main(int argc, char **argv)
     }
     /* A measuring process keeps the number of threads that its parent gave it. */
     if (!o.child_dir) pb_threads_limit("bench");
-    pb_exit code = functions[command](&o);
+    pb_exit code =
+        o.help || pb_options_select_device(&o) == PB_OK ? functions[command](&o) : pb_complain(PB_EXIT_USAGE);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         pb_fail(PB_EIO, "stdout: it could not all be written");
         code = pb_worse_exit(code, pb_complain(PB_EXIT_HARNESS));

@@ -48,9 +48,10 @@ pb_exit pb_clock_keeper(const char *clocks, const char *device, int fd)
 {
     const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
     pb_backend_id id;
+    int number;
     pb_nvml *n = NULL;
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) signal(ignored[i], SIG_IGN);
-    pb_status s = pb_backend_find(device, &id);
+    pb_status s = pb_device_find(device, &id, &number);
     if (s == PB_OK) s = pb_nvml_open(id, &n);
     if (s == PB_OK) s = keep(n, clocks, fd);
     const bool heard = say(fd, s == PB_OK ? "" : pb_error());
@@ -63,9 +64,10 @@ pb_exit pb_clock_keeper(const char *clocks, const char *device, int fd)
 pb_status pb_clock_lock_check(const char *clocks, const char *device)
 {
     pb_backend_id id;
+    int number;
     if (!clocks) return PB_OK;
     PB_TRY(pb_nvml_check_clocks(clocks));
-    PB_TRY(pb_backend_find(device, &id));
+    PB_TRY(pb_device_find(device, &id, &number));
     return pb_nvml_concerns(id) ? PB_OK : pb_fail(PB_EINVAL, "--lock-gpu-clocks is for --device cuda");
 }
 

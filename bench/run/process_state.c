@@ -112,7 +112,7 @@ static long threads_of(const pb_options *o, pb_backend_id device)
 pb_status pb_state_recording_begin(const pb_options *o, pb_state_recording **out)
 {
     pb_backend_id device;
-    PB_TRY(pb_backend_find(o->device, &device));
+    PB_TRY(pb_options_backend(o, &device));
     pb_state_recording *w = calloc(1, sizeof *w);
     const double none = (double)NAN;
     if (!w) return pb_fail(PB_ENOMEM, "out of memory for the state of a process");

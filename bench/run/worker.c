@@ -281,7 +281,7 @@ static pb_exit with_emitter(const pb_options *o, pb_heartbeat *heartbeat, pb_ran
     pb_backend_id device;
     pb_emitter emitter;
     const bool leads = !rank || pb_lockstep_leads(&rank->lockstep);
-    if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if (pb_options_backend(o, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     if ((leads ? pb_emitter_open(o->child_dir, &emitter) : pb_emitter_open_silent(&emitter)) != PB_OK)
         return pb_complain(PB_EXIT_HARNESS);
     emitter.run_id = o->child_run, emitter.machine_id = o->child_machine, emitter.host = o->child_host;

@@ -2,13 +2,24 @@
  * other file needs an #ifdef. */
 #include "kernels/engine/op.h"
 
-static pb_status none_open(pb_ctx *ctx, int device)
+static pb_status not_built(void)
 {
-    (void)ctx, (void)device;
     return pb_fail(PB_EUNSUPPORTED, "cuda: this build has no CUDA backend (make PRESET=cuda)");
 }
 
-const pb_backend pb_backend_cuda = {.name = "cuda", .open = none_open};
+static pb_status none_open(pb_ctx *ctx, int device)
+{
+    (void)ctx, (void)device;
+    return not_built();
+}
+
+static pb_status none_facts(int device, pb_device_facts *out)
+{
+    (void)device, (void)out;
+    return not_built();
+}
+
+const pb_backend pb_backend_cuda = {.name = "cuda", .open = none_open, .facts = none_facts};
 
 #define OP(f, p)                                                                                                       \
     extern const pb_impl pb_##f##_##p##_cuda[];                                                                        \
