@@ -169,11 +169,11 @@ static void say_why(const matching *m, const pb_series *b, const pb_series *c, p
                  b->max, c->min, c->max);
         return;
     case PB_VERDICT_REFERENCE:
-        snprintf(why, WHY, "not comparable: machine, library, build or number of threads; %.0f -> %.0f", was, is);
+        snprintf(why, WHY, "not comparable: machine, library, build or number of threads; %.15g -> %.15g", was, is);
         return;
     default:
         if (listed) snprintf(why, WHY, "as many launches, but of other kernels");
-        else snprintf(why, WHY, "exact, %.0f -> %.0f (%+.0f)", was, is, is - was);
+        else snprintf(why, WHY, "exact, %.15g -> %.15g (%+.10g)", was, is, is - was);
         say_kernels(m, c, why);
     }
 }
@@ -200,7 +200,7 @@ static bool excused(const matching *m, const pb_series *b, const pb_series *c)
     const double was = number(b), is = number(c);
     const pb_accepted *a = pb_accepted_find(&m->x->accepted, c->key, c->metric, was, is);
     if (!a || !(is > was)) return false;
-    fprintf(m->x->notes, "note: accepted: %s of %s, %.0f -> %.0f: %s\n", c->metric, c->key, was, is, a->reason);
+    fprintf(m->x->notes, "note: accepted: %s of %s, %.15g -> %.15g: %s\n", c->metric, c->key, was, is, a->reason);
     return true;
 }
 
@@ -335,7 +335,8 @@ static void note_stale(const pb_exact *x)
         if (!a->compared || a->justified) continue;
         fprintf(x->notes, "note: %s:%d: ", x->accepted_path, a->line);
         if (a->expired) fprintf(x->notes, "expired after %s: remove the line\n", a->until);
-        else fprintf(x->notes, "no %s rises from %.0f to %.0f any more: remove the line\n", a->metric, a->from, a->to);
+        else
+            fprintf(x->notes, "no %s rises from %.15g to %.15g any more: remove the line\n", a->metric, a->from, a->to);
     }
 }
 

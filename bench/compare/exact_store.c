@@ -100,7 +100,7 @@ static void put(storing *s, const pb_row *r, FILE *out)
     } else if (!pb_exact_same(pb_exact_find(r->metric), old->value, r->value) ||
                strcmp(old->bench_version, r->bench_version) != 0) {
         s->changed++;
-        fprintf(out, "%s of %s: %.0f -> %.0f\n", r->metric, r->key, old->value, r->value);
+        fprintf(out, "%s of %s: %.15g -> %.15g\n", r->metric, r->key, old->value, r->value);
         *old = *r;
     }
 }
@@ -110,7 +110,8 @@ static pb_status put_counter(storing *s, const pb_series *c, FILE *out)
     const pb_exact_counter *x = pb_exact_find(c->metric);
     const char *key = pb_exact_key_for(&s->key, c->metric);
     if (!key) return pb_fail(PB_EINVAL, "%s: its run.json does not say what the counters depend on", s->run.path);
-    if (!pb_series_ok(c) || !isfinite(c->median))
+    /* The rows of a throttled process count too, because throttling and other work change no counter. */
+    if (!(pb_series_ok(c) || pb_series_throttled(c)) || !isfinite(c->median))
         return pb_fail(PB_EINVAL, "%s: cannot be stored: %s of %s is %s", s->run.path, c->metric, c->key,
                        pb_row_status_name(c->status));
     put(s,
@@ -144,10 +145,12 @@ static void report(const left_out *l, FILE *out)
                 l->one->metric, l->one->key);
 }
 
-/* True if the number differs between processes, or between the calls of a process: then it is a mean, and not whole. */
+/* True if the number differs between processes, or between the calls of a process: then a count is a mean, and not
+ * whole. */
 static bool varies(const pb_series *c)
 {
-    return pb_exact_number_of(c, pb_exact_find(c->metric)).varies || c->median != floor(c->median);
+    const pb_exact_counter *x = pb_exact_find(c->metric);
+    return pb_exact_number_of(c, x).varies || (!x->real && c->median != floor(c->median));
 }
 
 /* Puts the run's counters of the suite into the new file, except those that the run could not count here and those that

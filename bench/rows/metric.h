@@ -37,6 +37,7 @@ typedef enum pb_exact_depends {
 typedef struct pb_exact_counter {
     const char *metric;
     bool listed;         /* a digest of a list; false: a larger number is worse */
+    bool real;           /* not a count: the number may have a fraction */
     double slack, share; /* numbers that differ by at most slack + share * the smaller one count as equal */
     pb_exact_depends depends;
 } pb_exact_counter;

@@ -366,7 +366,7 @@ static pb_status plan_ceilings(pb_ctx *ctx, const pb_suite *s, const pb_plan_req
     const pb_suite *ceiling = pb_suite_find("ceiling");
     const pb_axis_list none = {.n = 0};
     int kept = 0;
-    if (!ceiling || ceiling == s || s->alone) return PB_OK;
+    if (!ceiling || ceiling == s || s->alone || s->untimed) return PB_OK;
     PB_TRY(plan_lines(ctx, ceiling, &(pb_plan_request){.full_grid = false}, &none, out));
     for (int i = 0; i < out->n; i++)
         if (ceiling_wanted(r, &out->cases[i])) out->cases[kept++] = out->cases[i];

@@ -15,6 +15,8 @@ typedef struct pb_suite {
      * is not undone afterwards. The processes of one process number take the cases in their shuffled order, one after
      * the other; a last one concludes, with the rows of all of them. No ceilings are measured. */
     bool alone;
+    /* True if nothing is timed. No ceilings are measured, and other work on the CPUs does not matter. */
+    bool untimed;
     /* All axes with their defaults, such as "batch=1 clip=fused". With `enumerate`, the values selected by default: a
      * value, a pattern, or "!value" for all others, such as "dtype=* impl=!ref". */
     const char *axes;

@@ -36,10 +36,11 @@ pb_status pb_train_case_packed(const pb_case *c, bool *out)
 }
 
 /* Where the rows of a case come from. `owned`: `rows` is closed with the text; else it belongs to the plan. */
-typedef struct text {
+typedef struct pb_case_text {
     pb_dataset *rows;
     int S; /* positions per row, before rows are shortened */
     bool owned;
+    pb_rows batch; /* host memory for the rows of a batch */
 } text;
 
 static void close_text(text *x)
@@ -139,6 +140,33 @@ pb_status pb_train_case_micro_batch(const pb_case *c, pb_trainer *t, size_t firs
 pb_status pb_train_case_batch(const pb_case *c, pb_trainer *t, size_t index)
 {
     return pb_train_case_micro_batch(c, t, index, 1, 0);
+}
+
+pb_status pb_case_text_open(const pb_case *c, const pb_train_config *cfg, pb_case_text **out)
+{
+    text *x = calloc(1, sizeof *x);
+    if (!x) return pb_fail(PB_ENOMEM, "no memory for a batch");
+    pb_status s = open_text(c, cfg, x);
+    if (s == PB_OK) {
+        s = alloc_rows((size_t)cfg->B * (size_t)x->S, &x->batch);
+        if (s == PB_OK) *out = x;
+        else free_rows(&x->batch), close_text(x);
+    }
+    if (s != PB_OK) free(x);
+    return s;
+}
+
+void pb_case_text_close(pb_case_text *x)
+{
+    if (!x) return;
+    free_rows(&x->batch);
+    close_text(x);
+    free(x);
+}
+
+pb_status pb_case_text_batch(pb_case_text *x, pb_trainer *t, size_t index)
+{
+    return set_rows(t, x, index, 1, 0, &x->batch);
 }
 
 /* How many batches the case reads: all micro-batches of the steps by which several are checked (rank_steps.h). */

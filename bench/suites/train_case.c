@@ -138,7 +138,7 @@ pb_status pb_train_case_check(const pb_case *c)
     PB_TRY(word(c, "mode", modes, 2, &mode));
     PB_TRY(pb_train_case_config(c, &cfg));
     PB_TRY(pb_train_check(&cfg));
-    if (pb_case_get(c, "attention") && !cfg.model.geometry->v4)
+    if (pb_case_get(c, "attention") && !cfg.model.geometry->v4 && !cfg.model.geometry->keep)
         return pb_fail(PB_EINVAL, "%s has dense attention only: omit --attention", cfg.model.geometry->name);
     return PB_OK;
 }

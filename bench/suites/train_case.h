@@ -41,6 +41,12 @@ pb_status pb_train_case_batch(const pb_case *c, pb_trainer *t, size_t index);
 /* Loads batch number first + index of the text as one of the micro-batches first .. first + all - 1 of a step, whose
  * loss tokens together divide the loss. ENOMEM. */
 pb_status pb_train_case_micro_batch(const pb_case *c, pb_trainer *t, size_t first, size_t all, size_t index);
+/* The text of a case, for many batches: it is opened once, and pb_case_text_batch() loads batch number `index` as
+ * pb_train_case_batch() does. cfg: the trainer's configuration. The caller closes *out, before the plan. */
+typedef struct pb_case_text pb_case_text;
+pb_status pb_case_text_open(const pb_case *c, const pb_train_config *cfg, pb_case_text **out);
+pb_status pb_case_text_batch(pb_case_text *x, pb_trainer *t, size_t index);
+void pb_case_text_close(pb_case_text *x); /* NULL is allowed */
 pb_status pb_train_case_config(const pb_case *c, pb_train_config *out);
 /* The `check` function of these suites. EINVAL: the combination of axes, including `mode` (eager or graph), is
  * invalid. */

@@ -6,7 +6,7 @@ bench=$1 source=$2
 . "${0%/*}/../../cli.sh"
 
 # One process with one sample for each case: no time is looked at. The timeout is for a machine with other load.
-for suite in backward throughput optimizer; do
+for suite in backward throughput optimizer convergence; do
     expect 0 "note: exact counters against $source/baselines/exact/$suite.csv: " "$bench" --suite $suite --model tiny \
         -n 1 --samples 1 --min-time 0 --ceilings no --case-timeout 300 --baseline "$source/baselines" --out $suite
     grep -qE '^note: exact counters against .*: [0-9]+ equal$' log || fail "$suite: a counter changed"
