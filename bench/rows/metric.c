@@ -37,6 +37,14 @@ static const struct counter {
 #include "bench/rows/metrics.def"
 };
 
+static const struct large {
+    const char *metric;
+    double times;
+} larges[] = {
+#define LARGE(metric, times) {#metric, times},
+#include "bench/rows/metrics.def"
+};
+
 const pb_metric *pb_metric_find(const char *name)
 {
     for (const pb_metric *m = pb_metrics; m->name; m++)
@@ -102,4 +110,11 @@ double pb_counter_share(const char *metric)
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
         if (!strcmp(counters[i].metric, metric)) return counters[i].share;
     return -1;
+}
+
+double pb_metric_large(const char *metric)
+{
+    for (size_t i = 0; i < sizeof larges / sizeof *larges; i++)
+        if (!strcmp(larges[i].metric, metric)) return larges[i].times;
+    return 0;
 }
