@@ -47,7 +47,7 @@ const char *pb_group_folder(char buffer[PB_GROUP_PATH]);
 /* Reads a file. EINVAL: a line is wrong; the message has the path and the number of the line. EPATH: the file cannot be
  * read. */
 pb_status pb_group_read(const char *path, pb_counter_group *out);
-/* Reads the group of this name from pb_group_folder(). EINVAL: there is none; the message lists those that there are. */
+/* Reads the group of this name from pb_group_folder(). EINVAL: no file has this name; the message lists the names. */
 pb_status pb_group_find(const char *name, pb_counter_group *out);
 /* Calls each(user, group) for the groups of pb_group_folder(), by name, until a call fails. EPATH: no such folder. */
 pb_status pb_group_each(pb_status (*each)(void *user, const pb_counter_group *g), void *user);

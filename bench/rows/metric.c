@@ -21,8 +21,8 @@ static const pb_metric_bound bounds[] = {
 #include "bench/rows/metrics.def"
 };
 
-enum { fewer, listed };                /* the values of `rule` */
-enum { nothing, isa, threads, build }; /* the values of `depends`, in the order of pb_exact_depends */
+enum { fewer, listed };                       /* the values of `rule` */
+enum { nothing, isa, threads, build, group }; /* the values of `depends`, in the order of pb_exact_depends */
 static const pb_exact_counter exact[] = {
 #define EXACT(metric, rule, slack, share, depends)                                                                     \
     {#metric, (rule) == listed, slack, share, (pb_exact_depends)(depends)},

@@ -32,7 +32,8 @@ typedef enum pb_exact_depends {
     PB_EXACT_ON_NOTHING,
     PB_EXACT_ON_ISA,
     PB_EXACT_ON_THREADS,
-    PB_EXACT_ON_BUILD
+    PB_EXACT_ON_BUILD,
+    PB_EXACT_ON_GROUP
 } pb_exact_depends;
 typedef struct pb_exact_counter {
     const char *metric;

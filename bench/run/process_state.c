@@ -104,7 +104,7 @@ static pb_cpu_use cpu_use(void) { return (pb_cpu_use){pb_clock_seconds(), pb_cpu
 static long threads_of(const pb_options *o, pb_backend_id device)
 {
     const char *set = getenv("PB_DISTURBANCE");
-    if (device != PB_CPU || o->instructions || (set && strcmp(set, "ignore") == 0)) return 0;
+    if (device != PB_CPU || o->instructions || o->counters || (set && strcmp(set, "ignore") == 0)) return 0;
     const long each = o->threads > 0 ? o->threads : omp_get_max_threads();
     return o->ranks > 1 ? o->ranks * each : each;
 }

@@ -15,6 +15,9 @@ typedef struct pb_suite {
      * is not undone afterwards. The processes of one process number take the cases in their shuffled order, one after
      * the other; a last one concludes, with the rows of all of them. No ceilings are measured. */
     bool alone;
+    /* True if `bench run --counters` measures it: its cases are eager calls, and it emits the metrics with
+     * pb_emit_group() where pb_timing.group is set. */
+    bool counted;
     /* All axes with their defaults, such as "batch=1 clip=fused". With `enumerate`, the values selected by default: a
      * value, a pattern, or "!value" for all others, such as "dtype=* impl=!ref". */
     const char *axes;
