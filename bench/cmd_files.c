@@ -45,8 +45,28 @@ static pb_compare_opts compare_opts(const pb_options *o)
                              .format = o->format};
 }
 
+static pb_exit roofline(const pb_options *o)
+{
+    char newest[PB_PATH_TEXT];
+    const pb_format format = pb_format_of(o->format);
+    if (format != PB_FORMAT_TEXT && format != PB_FORMAT_MARKDOWN) {
+        pb_fail(PB_EINVAL, "--roofline prints text or markdown, not %s", o->format);
+        return pb_complain(PB_EXIT_USAGE);
+    }
+    if (!o->args.n && pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest) != PB_OK)
+        return pb_complain(PB_EXIT_USAGE);
+    const char *run = o->args.n ? o->args.v[0] : newest;
+    const pb_status s = pb_roofline(run, &o->counted, format == PB_FORMAT_MARKDOWN, stdout);
+    return s == PB_OK ? PB_EXIT_OK : pb_complain_of(s);
+}
+
 pb_exit pb_cmd_report(const pb_options *o)
 {
+    if (o->counted.n && !o->roofline) {
+        pb_fail(PB_EINVAL, "--counted needs --roofline");
+        return pb_complain(PB_EXIT_USAGE);
+    }
+    if (o->roofline && o->args.n <= 1) return roofline(o);
     const pb_report_opts opts = {.runs = o->runs, .gate_requirements = o->gate != NULL, .format = o->format};
     return o->args.n > 1 ? too_many(o, 1) : explained(pb_report(argument(o, 0), &opts, stdout));
 }
