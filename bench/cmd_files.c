@@ -152,7 +152,8 @@ static bool nothing_to_compare_with(const pb_options *o)
 static pb_compare_opts run_compare_opts(const pb_options *o)
 {
     pb_compare_opts opts = compare_opts(o);
-    opts.subset = o->args.n || o->filter.n || o->axis.n || o->impl || o->prefer;
+    opts.subset =
+        o->args.n || o->filter.n || o->axis.n || o->impl || o->prefer || o->counters; /* counted: nothing is timed */
     return opts;
 }
 
@@ -177,10 +178,11 @@ static pb_exit compare_run(const pb_options *o, const char *dir)
     return explained(pb_compare_baseline(dir, &opts, stdout));
 }
 
-/* True if the run may become a session: enough processes, and no option that changes values but not keys. */
+/* True if the run may become a session: enough processes, times, and no option that changes values but not keys. */
 static bool comparable(const pb_options *o)
 {
-    return o->processes >= PB_ENOUGH_PROCESSES && o->threads < 0 && o->warmup < 0 && o->samples < 0 && o->min_time < 0;
+    return o->processes >= PB_ENOUGH_PROCESSES && !o->counters && o->threads < 0 && o->warmup < 0 && o->samples < 0 &&
+           o->min_time < 0;
 }
 
 /* Keeps the run as a session (kept_sessions.h). It is measured already, so a failure is only a warning. */

@@ -185,7 +185,7 @@ pb_status pb_roofline(const char *run, const pb_words *counted_runs, bool markdo
         if (s != PB_OK) pb_table_free(&tables[n]);
         else each[n] = &sets[n], n++;
     }
-    if (s == PB_OK) s = print_sets(each, n, run, markdown, out);
+    if (s == PB_OK && n > 0) s = print_sets(each, n, run, markdown, out);
     while (n-- > 0) pb_series_free(&sets[n]), pb_table_free(&tables[n]);
     return s;
 }
