@@ -45,8 +45,28 @@ static pb_compare_opts compare_opts(const pb_options *o)
                              .format = o->format};
 }
 
+static pb_exit roofline(const pb_options *o)
+{
+    char newest[PB_PATH_TEXT];
+    const pb_format format = pb_format_of(o->format);
+    if (format != PB_FORMAT_TEXT && format != PB_FORMAT_MARKDOWN) {
+        pb_fail(PB_EINVAL, "--roofline prints text or markdown, not %s", o->format);
+        return pb_complain(PB_EXIT_USAGE);
+    }
+    if (!o->args.n && pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest) != PB_OK)
+        return pb_complain(PB_EXIT_USAGE);
+    const char *run = o->args.n ? o->args.v[0] : newest;
+    const pb_status s = pb_roofline(run, &o->counted, format == PB_FORMAT_MARKDOWN, stdout);
+    return s == PB_OK ? PB_EXIT_OK : pb_complain_of(s);
+}
+
 pb_exit pb_cmd_report(const pb_options *o)
 {
+    if (o->counted.n && !o->roofline) {
+        pb_fail(PB_EINVAL, "--counted needs --roofline");
+        return pb_complain(PB_EXIT_USAGE);
+    }
+    if (o->roofline && o->args.n <= 1) return roofline(o);
     const pb_report_opts opts = {.runs = o->runs, .gate_requirements = o->gate != NULL, .format = o->format};
     return o->args.n > 1 ? too_many(o, 1) : explained(pb_report(argument(o, 0), &opts, stdout));
 }
@@ -132,7 +152,8 @@ static bool nothing_to_compare_with(const pb_options *o)
 static pb_compare_opts run_compare_opts(const pb_options *o)
 {
     pb_compare_opts opts = compare_opts(o);
-    opts.subset = o->args.n || o->filter.n || o->axis.n || o->impl || o->prefer;
+    opts.subset =
+        o->args.n || o->filter.n || o->axis.n || o->impl || o->prefer || o->counters; /* counted: nothing is timed */
     return opts;
 }
 
@@ -157,10 +178,11 @@ static pb_exit compare_run(const pb_options *o, const char *dir)
     return explained(pb_compare_baseline(dir, &opts, stdout));
 }
 
-/* True if the run may become a session: enough processes, and no option that changes values but not keys. */
+/* True if the run may become a session: enough processes, times, and no option that changes values but not keys. */
 static bool comparable(const pb_options *o)
 {
-    return o->processes >= PB_ENOUGH_PROCESSES && o->threads < 0 && o->warmup < 0 && o->samples < 0 && o->min_time < 0;
+    return o->processes >= PB_ENOUGH_PROCESSES && !o->counters && o->threads < 0 && o->warmup < 0 && o->samples < 0 &&
+           o->min_time < 0;
 }
 
 /* Keeps the run as a session (kept_sessions.h). It is measured already, so a failure is only a warning. */

@@ -1,5 +1,5 @@
-/* cmd_list.c - `bench list`: prints the suites, models, metrics, requirements, columns, statuses, formats and kernels
- * that exist. */
+/* cmd_list.c - `bench list`: prints the suites, models, metrics, requirements, columns, statuses, formats, kernels
+ * and metric groups that exist. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +9,7 @@
 #include "bench/rows/rows.h"
 #include "bench/suites/suites.h"
 #include "cli/hint.h"
+#include "profiles/groups.h"
 #include "trainer/model/model.h"
 
 static void suites(void)
@@ -67,6 +68,18 @@ static void formats(void)
     for (const pb_export_format *f = pb_export_formats; f->name; f++) printf("%-14s %s\n", f->name, f->what);
 }
 
+static pb_status print_group(void *user, const pb_counter_group *g)
+{
+    const char *passes = g->passes > 1 ? "passes" : "pass";
+    (void)user;
+    printf("%-12s %s (%s, %d %s)\n", g->name, g->summary, g->chip, g->passes, passes);
+    for (int i = 0; i < g->metrics; i++)
+        printf("    %-24s %-5s %s\n", g->metric[i].name, g->metric[i].unit, g->metric[i].formula);
+    return PB_OK;
+}
+
+static pb_status groups(void) { return pb_group_each(print_group, NULL); }
+
 static void kernels(void)
 {
     for (const pb_op *const *op = pb_ops; *op; op++) {
@@ -81,18 +94,28 @@ static void kernels(void)
 static const struct {
     const char *name, *title;
     void (*print)(void);
-} lists[] = {{"suites", "suites and their axes [default]:", suites},
-             {"models", "models, for the axis model:", models},
-             {"metrics", "metrics (unit, better):", metrics},
-             {"requirements", "requirements and the measured cases they are judged on:", requirements},
-             {"columns", "columns of results.csv:", columns},
-             {"statuses", "what may become of a row, least severe first:", statuses},
-             {"formats", "formats of bench export:", formats},
-             {"kernels", "ops and the implementations this machine runs:", kernels}};
+    pb_status (*read)(void); /* in place of print: what is listed is in files */
+} lists[] = {{"suites", "suites and their axes [default]:", suites, NULL},
+             {"models", "models, for the axis model:", models, NULL},
+             {"metrics", "metrics (unit, better):", metrics, NULL},
+             {"requirements", "requirements and the measured cases they are judged on:", requirements, NULL},
+             {"columns", "columns of results.csv:", columns, NULL},
+             {"statuses", "what may become of a row, least severe first:", statuses, NULL},
+             {"formats", "formats of bench export:", formats, NULL},
+             {"groups", "metric groups of --counters (chip, passes) and their formulas:", NULL, groups},
+             {"kernels", "ops and the implementations this machine runs:", kernels, NULL}};
 enum { LISTS = sizeof lists / sizeof *lists };
+
+static pb_exit print(int k)
+{
+    if (lists[k].print) lists[k].print();
+    else if (lists[k].read() != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    return PB_EXIT_OK;
+}
 
 pb_exit pb_cmd_list(const pb_options *o)
 {
+    pb_exit code = PB_EXIT_OK;
     if (o->columns) {
         columns();
         return PB_EXIT_OK;
@@ -105,11 +128,11 @@ pb_exit pb_cmd_list(const pb_options *o)
             pb_fail(PB_EINVAL, "list: '%.60s' is not the name of a list%s", o->args.v[i], pb_hint_text(&hint));
             return pb_complain(PB_EXIT_USAGE);
         }
-        lists[k].print();
+        code = pb_worse_exit(code, print(k));
     }
     for (int k = 0; k < LISTS && !o->args.n; k++) {
         printf("%s%s\n", k ? "\n" : "", lists[k].title);
-        lists[k].print();
+        code = pb_worse_exit(code, print(k));
     }
-    return PB_EXIT_OK;
+    return code;
 }

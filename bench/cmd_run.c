@@ -118,6 +118,10 @@ static pb_status say_counter(const pb_options *o, json_t *fingerprint)
 {
     char name[PB_COUNTING_NAME];
     const char *cpu = json_string_value(json_object_get(json_object_get(fingerprint, "hard"), "cpu"));
+    if (o->counters) {
+        PB_TRY(pb_counted_name(o, name));
+        json_object_set_new(json_object_get(fingerprint, "soft"), "counters", json_string(name));
+    }
     if (!o->instructions) return PB_OK;
     PB_TRY(pb_counting_name(o, cpu ? cpu : "unknown", name));
     json_object_set_new(json_object_get(fingerprint, "soft"), "instructions", json_string(name));
@@ -242,7 +246,7 @@ static pb_exit measure(run *r)
     if (!whole || code == PB_EXIT_HARNESS) return code;
     pb_again again = {.o = r->o, .dir = r->name.dir, .plan = &r->plan, .end = r->end};
     code = pb_worse_exit(code, pb_after_run(r->o, r->name.dir, pb_again_run, &again));
-    if (!r->o->quiet && !r->o->child_only && !r->o->instructions) print_controls(r);
+    if (!r->o->quiet && !r->o->child_only && !r->o->instructions && !r->o->counters) print_controls(r);
     if (!r->o->quiet) printf("results: %s/results.csv\n", r->name.dir);
     return code == PB_EXIT_NO_MEMORY ? PB_EXIT_HARNESS : code;
 }
@@ -254,6 +258,12 @@ static void warn(const run *r)
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     if (r->o->instructions) {
         if (!r->o->quiet) fprintf(stderr, "bench: instructions are counted in one thread, and nothing is timed\n");
+        return;
+    }
+    if (r->o->counters) {
+        if (!r->o->quiet)
+            fprintf(stderr, "bench: group %s is counted in %d calls of each case, and nothing is timed\n",
+                    r->o->counters, PB_REPLAYS);
         return;
     }
     if (r->o->profile_out) {
@@ -320,6 +330,7 @@ static pb_exit prepared(run *r)
     int lock = -1;
     pb_clock_lock clocks = PB_CLOCKS_FREE;
     pb_status s = pb_counting_begin(r->o);
+    if (s == PB_OK) s = pb_counted_begin(r->o);
     if (s == PB_OK) s = pb_clock_lock_check(r->o->lock_gpu_clocks, r->o->device);
     if (s == PB_OK) s = plan(r);
     if (s != PB_OK) return pb_complain_of(s);
@@ -342,6 +353,7 @@ static pb_exit prepared(run *r)
 static pb_status imply_options(pb_options *o)
 {
     PB_TRY(pb_counting_options(o));
+    PB_TRY(pb_counted_options(o));
     return pb_profiled_options(o);
 }
 

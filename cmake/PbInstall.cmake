@@ -12,6 +12,7 @@ foreach(program bench train)
 endforeach()
 
 install(FILES data/corpus.jsonl DESTINATION share/plumb OPTIONAL)
+install(DIRECTORY profiles/groups DESTINATION share/plumb)
 foreach(folder baselines plots completion)
   if(IS_DIRECTORY ${CMAKE_SOURCE_DIR}/${folder})
     install(DIRECTORY ${folder} DESTINATION share/plumb)

@@ -1,10 +1,10 @@
 /* cupti.c - implements gpu.h with CUPTI's Activity and Callback APIs, loaded at run time. */
 #include <cupti.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/cupti_library.h"
 #include "trace/gpu.h"
 #include "trace/nodes.h"
 
@@ -119,15 +119,9 @@ static void CUPTIAPI on_resource(void *user, CUpti_CallbackDomain domain, CUpti_
 
 static pb_status load(void)
 {
-    static const char *const names[] = {"libcupti.so.13", "libcupti.so", "/usr/local/cuda/lib64/libcupti.so",
-                                        "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so"};
-    void *library = NULL;
-    for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++)
-        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    if (!library) return pb_fail(PB_EUNSUPPORTED, "profile: libcupti was not found (%s)", dlerror());
-#define CUPTI(name, parameters)                                                                                        \
-    *(void **)&api.name = dlsym(library, #name);                                                                       \
-    if (!api.name) return pb_fail(PB_EUNSUPPORTED, "profile: libcupti has no %s", #name);
+    void *library;
+    PB_TRY(pb_cupti_library("profile", &library));
+#define CUPTI(name, parameters) PB_TRY(pb_cupti_symbol("profile", library, #name, (void **)&api.name));
 #include "trace/cupti.def"
 #undef CUPTI
     return PB_OK;

@@ -10,9 +10,10 @@
  *   threads   cpu isa=avx512 openblas=0.3.21 threads=2    the same
  *   build     cpu isa=avx2 openblas=0.3.21 threads=1      none: instructions are counted on a CPU only
  *             libc=2.36 compiler=GNU_12.2.0 flags=1a2b3c4d counter=callgrind-3.19.0
+ *   group     none: those of a CPU do not gate            cuda ... cublaslt=130100 counters=L2_of_GH100
  *
  * flags is a hash of the compiler's flags; counter is what counted, for perf with the processor's model. Where nothing
- * counted instructions there is no key of this kind.
+ * counted instructions, or no metric group was counted, there is no key of that kind.
  *
  * On a CPU the same ops are called for every instruction set and number of threads; only their implementations and
  * their scratch memory differ. On a GPU the kernels of an op depend on the GPU, and the products that cuBLASLt takes on
@@ -21,7 +22,7 @@
 #define PB_EXACT_KEY_H
 #include "bench/rows/rows.h"
 
-enum { PB_EXACT_KEYS = PB_EXACT_ON_BUILD + 1, PB_EXACT_KEY_TEXT = 240 };
+enum { PB_EXACT_KEYS = PB_EXACT_ON_GROUP + 1, PB_EXACT_KEY_TEXT = 240 };
 
 typedef struct pb_exact_key {
     char text[PB_EXACT_KEYS][PB_EXACT_KEY_TEXT]; /* indexed by pb_exact_depends; "": unknown */

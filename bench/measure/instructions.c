@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "bench/measure/perf_event.h"
 
 #if __has_include(<valgrind/callgrind.h>)
 #include <valgrind/callgrind.h>
@@ -105,47 +106,15 @@ static pb_status open_callgrind(const char *dir, pb_instruction_counter *out)
 
 /* ---- the processor's counter ------------------------------------------------------------------------------ */
 
-pb_status pb_perf_refused(int error, const char *paranoid)
-{
-    static const char instead[] = "`--instructions callgrind` needs no such counter";
-    switch (error) {
-    case EACCES:
-    case EPERM:
-        return pb_fail(PB_EUNSUPPORTED,
-                       "--instructions perf: the system forbids it (%s; kernel.perf_event_paranoid is %s): as root, "
-                       "`sysctl kernel.perf_event_paranoid=2` allows it, and a container needs the capability "
-                       "CAP_PERFMON; %s",
-                       strerror(error), paranoid ? paranoid : "unknown", instead);
-    case ENOENT:
-    case ENODEV:
-    case EOPNOTSUPP:
-        return pb_fail(PB_EUNSUPPORTED,
-                       "--instructions perf: this machine offers no counter of instructions (%s), which is usual for a "
-                       "virtual machine: its host must pass the performance counters on; %s",
-                       strerror(error), instead);
-    default: return pb_fail(PB_EUNSUPPORTED, "--instructions perf: perf_event_open: %s; %s", strerror(error), instead);
-    }
-}
-
 static pb_status open_perf(pb_instruction_counter *out)
 {
     struct perf_event_attr a = {.type = PERF_TYPE_HARDWARE,
-                                .size = sizeof a,
                                 .config = PERF_COUNT_HW_INSTRUCTIONS,
                                 .disabled = 1,
                                 .exclude_kernel = 1,
-                                .exclude_hv = 1,
-                                .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING};
-    char paranoid[16] = "";
-    const long fd = syscall(SYS_perf_event_open, &a, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
-    const int error = errno;
-    out->fd = (int)fd;
-    if (fd >= 0) return PB_OK;
-    FILE *f = fopen("/proc/sys/kernel/perf_event_paranoid", "r");
-    const bool known = f && fgets(paranoid, sizeof paranoid, f);
-    if (f) fclose(f);
-    paranoid[strcspn(paranoid, "\n")] = 0;
-    return pb_perf_refused(error, known ? paranoid : NULL);
+                                .exclude_hv = 1};
+    return pb_perf_open(&a, -1, "--instructions perf", "counter of instructions",
+                        "; `--instructions callgrind` needs no such counter", &out->fd);
 }
 
 static pb_status end_perf(const pb_instruction_counter *c, double *count)

@@ -45,8 +45,4 @@ pb_status pb_callgrind_built(void);
 void pb_callgrind_file(const char *dir, char out[PB_PATH_TEXT]);
 /* Removes the files that callgrind wrote into the folder for process pid. */
 void pb_callgrind_remove_files(const char *dir, pid_t pid);
-
-/* Records why perf_event_open() refused, from its errno and the value of kernel.perf_event_paranoid (NULL: unknown).
- * Returns EUNSUPPORTED. */
-pb_status pb_perf_refused(int error, const char *paranoid);
 #endif

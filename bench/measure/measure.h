@@ -5,14 +5,18 @@
  *   lockstep.h    several ranks that measure together, sample by sample
  *   counters.h    emits the exact counters of a case
  *   instructions.h  counts the instructions of a call, by callgrind or by the processor
+ *   perf_event.h    opens counters of the processor and of the system
+ *   group_counter.h  counts the events of a metric group, on a CPU or a GPU, and emits its metrics
  *   slowdown.h    injects a delay of known size, to test comparisons
  *   time_slice.h  interleaving: two processes measure in alternating time slices */
 #ifndef PB_BENCH_MEASURE_H
 #define PB_BENCH_MEASURE_H
 #include "bench/measure/counters.h"
 #include "bench/measure/emit.h"
+#include "bench/measure/group_counter.h"
 #include "bench/measure/instructions.h"
 #include "bench/measure/lockstep.h"
+#include "bench/measure/perf_event.h"
 #include "bench/measure/slowdown.h"
 #include "bench/measure/time_slice.h"
 #include "bench/measure/timing.h"

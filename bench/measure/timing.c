@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "bench/measure/group_counter.h"
 #include "bench/measure/timing.h"
 #include "bench/stats/stats.h"
 #include "kernels/engine/clock.h"
@@ -16,6 +17,8 @@ static pb_status check(const pb_measure_opts *o)
                        PB_MAX_SAMPLES);
     if (o->counter && (o->max_samples != PB_COUNTED_CALLS || o->queued))
         return pb_fail(PB_EINVAL, "measure: %d calls, need %d to count instructions", o->max_samples, PB_COUNTED_CALLS);
+    if (o->group && (o->graph || o->lockstep))
+        return pb_fail(PB_EUNSUPPORTED, "counters: events of a replayed graph or of several ranks cannot be counted");
     return PB_OK;
 }
 
@@ -186,12 +189,38 @@ static pb_status collect_graph(pb_ctx *ctx, pb_fn fn, void *self, const pb_measu
     return s;
 }
 
+/* Counts the events of one call, which nothing else of this process overlaps. */
+static pb_status count_call(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o)
+{
+    PB_TRY(prepare(ctx, o));
+    PB_TRY(ctx->be->sync(ctx));
+    PB_TRY(pb_group_counter_begin(o->group));
+    pb_status s = fn(ctx, self);
+    if (s == PB_OK) s = ctx->be->sync(ctx);
+    const pb_status e = pb_group_counter_end(o->group, s == PB_OK);
+    return s == PB_OK ? e : s;
+}
+
+static pb_status count(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o)
+{
+    o->group->n = 0;
+    for (int i = 0; i < PB_REPLAYS && !pb_interrupted(); i++) {
+        PB_TRY(count_call(ctx, fn, self, o));
+        pb_heartbeat_send_if_due(o->heartbeat);
+    }
+    return PB_OK;
+}
+
 pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out)
 {
-    pb_timing t = {.median = (double)NAN, .host_median = (double)NAN, .counted = opts->counter != NULL};
+    pb_timing t = {.median = (double)NAN,
+                   .host_median = (double)NAN,
+                   .counted = opts->counter || opts->group,
+                   .group = opts->group};
     PB_TRY(check(opts));
     PB_TRY(warm_up(ctx, fn, self, opts, opts->warmup, &t.names));
-    if (!pb_interrupted()) PB_TRY((opts->graph ? collect_graph : collect)(ctx, fn, self, opts, &t));
+    if (opts->group) PB_TRY(count(ctx, fn, self, opts));
+    else if (!pb_interrupted()) PB_TRY((opts->graph ? collect_graph : collect)(ctx, fn, self, opts, &t));
     if (t.n) {
         t.median = pb_median_of(t.seconds, t.n);
         t.host_median = pb_median_of(t.host, t.n);

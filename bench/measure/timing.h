@@ -25,6 +25,9 @@ typedef struct pb_measure_opts {
     void *before_self;
     pb_instruction_counter *counter; /* counts the instructions of every sample's call; max_samples must then be
                                         PB_COUNTED_CALLS, and the times mean nothing. NULL: none are counted */
+    /* Counts the events of a metric group in PB_REPLAYS calls after the warm-up, in place of taking samples; not of a
+     * graph. NULL: none are counted */
+    struct pb_group_counter *group;
     /* Ranks that take each sample together: a barrier before it, and its times are those of the slowest rank. Samples
      * are then never queued one after the other. NULL: one rank */
     pb_lockstep *lockstep;
@@ -49,6 +52,7 @@ typedef struct pb_timing {
     pb_tally names; /* kernel launches by name, of the last warm-up call; a graph replays the same kernels */
     double instructions[PB_COUNTED_CALLS]; /* with a counter: of each call */
     bool counted;                          /* the calls were counted, not timed */
+    const struct pb_group_counter *group;  /* has the counts of the calls; NULL: no events were counted */
     double own[PB_MAX_SAMPLES];            /* with a call hook: seconds[] without the work that it added */
     double slowed; /* with a call hook: the work that it added, as a fraction of own[]; else 0 */
 } pb_timing;

@@ -8,6 +8,25 @@
 #include "bench/report/layout.h"
 #include "bench/text/text.h"
 
+/* The columns of a run with --counters: those of its metric group. */
+#define COUNTED                                                                                                        \
+    {"dram_read_bytes", "DRAM read", false}, {"dram_write_bytes", "DRAM write", false},                                \
+        {"dram_rate", "DRAM rate", false}, {"l2_read_sectors", "L2 read", false},                                      \
+        {"l2_write_sectors", "L2 write", false}, {"l2_hit_share", "L2 hits", false},                                   \
+        {"tensor_instructions", "tensor instr.", false}, {"tensor_busy", "tensor busy", false},                        \
+        {"tensor_bf16_flops", "bf16 FLOPs", false}, {"occupancy", "occupancy", false},                                 \
+        {"issue_share", "issue", false}, {"blocks_launched", "blocks", false}, {"warps_launched", "warps", false},     \
+        {"stall_memory", "memory", false}, {"stall_shared", "shared", false}, {"stall_barrier", "barrier", false},     \
+        {"stall_math_pipe", "math pipe", false}, {"stall_wgmma", "wgmma", false}, {"stall_fixed", "fixed", false},     \
+        {"stall_not_selected", "not selected", false}, {"stall_none", "none", false}, {"cpu_cycles", "cycles", false}, \
+        {"cpu_instructions", "instructions", false}, {"instructions_per_cycle", "per cycle", false},                   \
+        {"branch_miss_share", "branch misses", false}, {"cache_misses", "cache misses", false},                        \
+        {"cache_miss_share", "missed", false}, {"page_faults", "page faults", false},                                  \
+        {"context_switches", "switches", false},                                                                       \
+    {                                                                                                                  \
+        "cpu_migrations", "migrations", false                                                                          \
+    }
+
 static const pb_view views[] = {
     {"backward", .rows = {"model", "tuning", "batch", "seq"},
      .variants = {"mode=eager,graph", "clip=none,sync,fused,multi"},
@@ -41,6 +60,7 @@ static const pb_view views[] = {
                  {"kernel_flops", "flops", false},
                  {"roofline_fraction", "of roofline", false},
                  {"instructions", "instructions", false},
+                 COUNTED,
                  {"error", "error", false}}},
     {"attention", .rows = {"variant", "list", "heads", "seq", "topk"},
      .metrics = {{"kernel_time", "time", true},
@@ -48,6 +68,7 @@ static const pb_view views[] = {
                  {"selection_time", "selection", false},
                  {"listed_flops", "listed", false},
                  {"roofline_fraction", "of roofline", false},
+                 COUNTED,
                  {"error", "error", false},
                  {"rel_diff", "rel_diff", false}}},
 };

@@ -4,7 +4,7 @@
 #include "bench/rows/rows.h"
 #include "bench/text/text.h"
 
-enum { PB_VIEW_VARIANTS = 3, PB_VIEW_METRICS = 16, PB_VIEW_RATIOS = 4, PB_VIEW_ROWS = 6 };
+enum { PB_VIEW_VARIANTS = 3, PB_VIEW_METRICS = 40, PB_VIEW_RATIOS = 4, PB_VIEW_ROWS = 6 };
 
 typedef struct pb_view {
     const char *suite;

@@ -21,8 +21,8 @@ static const pb_metric_bound bounds[] = {
 #include "bench/rows/metrics.def"
 };
 
-enum { fewer, listed, lower };         /* the values of `rule` */
-enum { nothing, isa, threads, build }; /* the values of `depends`, in the order of pb_exact_depends */
+enum { fewer, listed, lower };                /* the values of `rule` */
+enum { nothing, isa, threads, build, group }; /* the values of `depends`, in the order of pb_exact_depends */
 static const pb_exact_counter exact[] = {
 #define EXACT(metric, rule, slack, share, depends)                                                                     \
     {#metric, (rule) == listed, (rule) == lower, slack, share, (pb_exact_depends)(depends)},
@@ -34,6 +34,14 @@ static const struct counter {
     double share;
 } counters[] = {
 #define COUNTER(metric, share) {#metric, share},
+#include "bench/rows/metrics.def"
+};
+
+static const struct large {
+    const char *metric;
+    double times;
+} larges[] = {
+#define LARGE(metric, times) {#metric, times},
 #include "bench/rows/metrics.def"
 };
 
@@ -102,4 +110,11 @@ double pb_counter_share(const char *metric)
     for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
         if (!strcmp(counters[i].metric, metric)) return counters[i].share;
     return -1;
+}
+
+double pb_metric_large(const char *metric)
+{
+    for (size_t i = 0; i < sizeof larges / sizeof *larges; i++)
+        if (!strcmp(larges[i].metric, metric)) return larges[i].times;
+    return 0;
 }

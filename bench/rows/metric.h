@@ -32,7 +32,8 @@ typedef enum pb_exact_depends {
     PB_EXACT_ON_NOTHING,
     PB_EXACT_ON_ISA,
     PB_EXACT_ON_THREADS,
-    PB_EXACT_ON_BUILD
+    PB_EXACT_ON_BUILD,
+    PB_EXACT_ON_GROUP
 } pb_exact_depends;
 typedef struct pb_exact_counter {
     const char *metric;
@@ -49,4 +50,8 @@ const pb_exact_counter *pb_exact_find(const char *metric);
 /* The fraction of the base's value by which a counter may differ before a comparison reports it. -1: the metric is not
  * a counter. */
 double pb_counter_share(const char *metric);
+
+/* How many times larger than L2 the tensors of a call must be for this counter to have a value (LARGE of metrics.def).
+ * 0: it always has. */
+double pb_metric_large(const char *metric);
 #endif

@@ -105,7 +105,7 @@ static long threads_of(const pb_options *o, pb_backend_id device)
 {
     const char *set = getenv("PB_DISTURBANCE");
     const pb_suite *suite = o->suite ? pb_suite_find(o->suite) : NULL;
-    if (device != PB_CPU || o->instructions || (set && strcmp(set, "ignore") == 0)) return 0;
+    if (device != PB_CPU || o->instructions || o->counters || (set && strcmp(set, "ignore") == 0)) return 0;
     if (suite && suite->untimed) return 0;
     const long each = o->threads > 0 ? o->threads : omp_get_max_threads();
     return o->ranks > 1 ? o->ranks * each : each;

@@ -25,6 +25,7 @@ static const char *differs(const pb_options *was, const pb_options *now)
     if (!same_text(now->out, was->out)) return "--out";
     if (now->threads != was->threads) return "--threads";
     if (!same_text(now->instructions, was->instructions)) return "--instructions";
+    if (!same_text(now->counters, was->counters)) return "--counters";
     if (now->warmup != was->warmup) return "--warmup";
     if (now->samples != was->samples) return "--samples";
     return same_number(now->min_time, was->min_time) ? NULL : "--min-time";

@@ -2,6 +2,7 @@
  * that it can be resumed.
  *
  *   process.h     one measuring process, which measures every case once
+ *   counted.h     a run with --counters: its options, and whether the machine can count
  *   counting.h    a run with --instructions: its options, and its processes under Valgrind
  *   profiled.h    a run with --profile-out: its options, and the trace of its process
  *   process_start.h  starts it, alone or as the ranks of a job
@@ -14,6 +15,7 @@
  *   resume.h      continues an interrupted run */
 #ifndef PB_BENCH_RUN_H
 #define PB_BENCH_RUN_H
+#include "bench/run/counted.h"
 #include "bench/run/counting.h"
 #include "bench/run/kept.h"
 #include "bench/run/process.h"

@@ -134,8 +134,9 @@ static pb_status skip(const pb_case *c, pb_emitter *emitter)
 static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, const pb_suite_env *env, const pb_options *o)
 {
     pb_emitter *emitter = env->emitter;
-    pb_status s = pb_ratios_conclude(emitter, plan->suite->name); /* before requirements, which may judge a ratio */
-    if (s == PB_OK && plan->suite->conclude) s = plan->suite->conclude(ctx, emitter);
+    const bool timed = !o->counters;                                              /* conclusions follow from times */
+    pb_status s = timed ? pb_ratios_conclude(emitter, plan->suite->name) : PB_OK; /* requirements may judge a ratio */
+    if (s == PB_OK && timed && plan->suite->conclude) s = plan->suite->conclude(ctx, emitter);
     if (pb_interrupted()) return PB_EXIT_HARNESS;
     if (s == PB_OK)
         return mark(env, o, (pb_place){emitter->process + 1, 0}) == PB_OK ? PB_EXIT_OK : complain(env, PB_EXIT_HARNESS);
@@ -218,13 +219,31 @@ static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, const pb_suite_env *e
     return code;
 }
 
+/* Opens the counters of --counters, which need the device's context. */
+static pb_exit with_group(pb_ctx *ctx, const pb_options *o, const pb_suite_env *env)
+{
+    if (!o->counters) return with_plan(ctx, o, env);
+    pb_group_counter *group = calloc(1, sizeof *group);
+    pb_suite_env counted = *env;
+    const pb_status s =
+        group ? pb_group_counter_open(o->counters, ctx, group) : pb_fail(PB_ENOMEM, "no memory for counts");
+    pb_exit code = s == PB_OK ? PB_EXIT_OK : pb_complain_of(s);
+    if (s == PB_OK) {
+        counted.group = group;
+        code = with_plan(ctx, o, &counted);
+        pb_group_counter_close(group);
+    }
+    free(group);
+    return code;
+}
+
 /* Opens the device, and between ranks the communicator; measures; closes both. */
 static pb_exit with_open_device(const pb_options *o, pb_backend_id device, pb_rank *rank, const pb_suite_env *env)
 {
     pb_ctx ctx;
     const pb_status s = rank ? pb_rank_open_device(rank, device, &ctx) : pb_ctx_open(&ctx, device, 0);
     if (s != PB_OK) return complain(env, rank ? (pb_exit)pb_status_exit(s) : PB_EXIT_HARNESS);
-    const pb_exit code = with_plan(&ctx, o, env);
+    const pb_exit code = with_group(&ctx, o, env);
     if (rank) pb_rank_close_device(rank, &ctx);
     else pb_ctx_close(&ctx);
     return code;

@@ -44,6 +44,10 @@ static pb_status time_product(pb_ctx *ctx, const pb_case *c, const char *metric,
     pb_status s = pb_measure(ctx, run_product, a, &o, &t);
     ctx->impl = NULL;
     PB_TRY(s);
+    if (t.group) {
+        PB_TRY(pb_emit_group(env->emitter, c, t.group, 3 * (double)N * N * (double)pb_dtype_size(a->dtype)));
+        return pb_emit_counter_error(env->emitter, c, t.group, "tensor_bf16_flops", 2.0 * N * N * N);
+    }
     return pb_emit_rate(env->emitter, c, metric, 2.0 * N * N * N, &t,
                         a->dtype == PB_BF16 ? "8192^3, bf16" : "8192^3, f32");
 }

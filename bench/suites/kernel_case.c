@@ -76,11 +76,12 @@ static pb_status planned_open(pb_ctx *plan, const pb_op *op, pb_dtype t, const i
 
 /* ---- estimating the time of a case --------------------------------------------------------------------- */
 
-static pb_status work_of(const pb_case *c, pb_cost *work)
+pb_status pb_kernel_case_work(const pb_case *c, pb_cost *work)
 {
     pb_kernel_case of;
     planned call;
     pb_ctx plan;
+    *work = (pb_cost){0};
     PB_TRY(pb_kernel_case_of(c, &of));
     PB_TRY(pb_ctx_open_plan(&plan, PB_CPU));
     const pb_status s = planned_open(&plan, of.op, of.dtype, of.dim, &call);
@@ -94,8 +95,8 @@ static pb_status work_of(const pb_case *c, pb_cost *work)
 
 double pb_kernel_case_seconds(const pb_case *c, bool device)
 {
-    pb_cost w = {0};
-    if (work_of(c, &w) != PB_OK) return 0;
+    pb_cost w;
+    if (pb_kernel_case_work(c, &w) != PB_OK) return 0;
     if (device) return 0.1 + w.bytes / 1e9 + fmax(0.1, 22 * fmax(w.bytes / 2e12, w.flops / 1e14));
     return 0.01 + w.bytes / 2e9 + fmax(0.2, 6 * fmax(w.bytes / 1e10, w.flops / 1.5e11));
 }

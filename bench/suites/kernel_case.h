@@ -13,6 +13,9 @@ typedef struct pb_kernel_case {
 /* Parses name, dtype and shape of a case, such as kernels/rmsnorm_fwd?dtype=f32&impl=avx2&shape=B1.S256.D576... EINVAL:
  * no such op, or a dtype or shape that it does not have. */
 pb_status pb_kernel_case_of(const pb_case *c, pb_kernel_case *out);
+/* The bytes and FLOPs of one call of a case, by its op's cost function; zeros: the op has none. Allocates no tensors. The
+ * errors of pb_kernel_case_of(), and those of the op's bind. */
+pb_status pb_kernel_case_work(const pb_case *c, pb_cost *work);
 /* Returns the estimated seconds of a case in one process: filling the tensors, and the calls that are timed, at rates
  * that most ops reach on two CPU cores or (device) on an H200. */
 double pb_kernel_case_seconds(const pb_case *c, bool device);

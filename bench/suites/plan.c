@@ -410,7 +410,7 @@ pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_plan_request
     pb_plan p = {0};
     pb_status s = plan_both(ctx, suite, r, &p);
     if (s == PB_OK && r->only) pb_plan_keep(&p, r->only);
-    else if (s == PB_OK && !r->counting) s = pb_controls_add(&p);
+    else if (s == PB_OK && !r->counting && !r->uncontrolled) s = pb_controls_add(&p);
     if (s != PB_OK) pb_plan_free(&p);
     else *out = p;
     return s;

@@ -17,6 +17,9 @@ typedef struct pb_suite {
     bool alone;
     /* True if nothing is timed. No ceilings are measured, and other work on the CPUs does not matter. */
     bool untimed;
+    /* True if `bench run --counters` measures it: its cases are eager calls, and it emits the metrics with
+     * pb_emit_group() where pb_timing.group is set. */
+    bool counted;
     /* All axes with their defaults, such as "batch=1 clip=fused". With `enumerate`, the values selected by default: a
      * value, a pattern, or "!value" for all others, such as "dtype=* impl=!ref". */
     const char *axes;

@@ -82,6 +82,14 @@ static pb_status emit_rates(const pb_case *c, const timed *k, const pb_timing *t
     return pb_emit(env->emitter, c, "roofline_fraction", floor.seconds / t->median, 0, PB_ROW_OK, floor.bound);
 }
 
+static pb_status emit_timed(const pb_ctx *ctx, const pb_case *c, const timed *k, const pb_timing *t,
+                            const pb_suite_env *env)
+{
+    PB_TRY(pb_emit_timing(env->emitter, c, "kernel_time", t, k->impl));
+    PB_TRY(pb_emit_counters(env->emitter, c, ctx, t, pb_attn_flops(&k->a, k->valid)));
+    return emit_rates(c, k, t, env);
+}
+
 static pb_status time_call(pb_ctx *ctx, const pb_case *c, const timed *k, const pb_suite_env *env)
 {
     const pb_measure_opts o = pb_env_measure_opts(env, measure_opts(ctx, &k->a));
@@ -89,9 +97,7 @@ static pb_status time_call(pb_ctx *ctx, const pb_case *c, const timed *k, const 
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
     pb_held_reset(ctx); /* what the check of the result held is not counted */
     pb_status s = pb_measure(ctx, k->run, k->call, &o, t);
-    if (s == PB_OK) s = pb_emit_timing(env->emitter, c, "kernel_time", t, k->impl);
-    if (s == PB_OK) s = pb_emit_counters(env->emitter, c, ctx, t, pb_attn_flops(&k->a, k->valid));
-    if (s == PB_OK) s = emit_rates(c, k, t, env);
+    if (s == PB_OK) s = t->group ? pb_emit_group(env->emitter, c, t->group, k->bytes) : emit_timed(ctx, c, k, t, env);
     free(t);
     return s;
 }
@@ -136,7 +142,7 @@ static pb_status measure_gqa(pb_ctx *ctx, const pb_case *c, pb_gqa_call *k, cons
     PB_TRY(emit_error(c, &e, env->emitter, &right));
     if (!right) return PB_OK;
     PB_TRY(time_call(ctx, c, &t, env));
-    return k->L && !k->a.backward ? time_selection(ctx, c, k, env) : PB_OK;
+    return k->L && !k->a.backward && !env->group ? time_selection(ctx, c, k, env) : PB_OK;
 }
 
 static pb_status run_mla(pb_ctx *ctx, const pb_case *c, const pb_attn *a, const pb_suite_env *env)
@@ -245,6 +251,7 @@ static const char *const device_full_grid[] = {
 const pb_suite pb_suite_attention = {
     .name = "attention",
     .what = "sparse attention over key lists and dense attention, by length, list and heads",
+    .counted = true,
     .axes = "variant=sparse dtype=f32 heads=8 list=random masked=0 qk=512 seq=256 topk=128",
     .grid = grid,
     .full_grid = full_grid,

@@ -10,10 +10,19 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/engine/arena.h"
 #include "kernels/engine/op.h"
+#include "kernels/gradient/gradient.h"
 #include "os/interrupt.h"
 #include "profiles/ranges.h"
 
 enum { CALLS = 1 << 20 /* indirect calls per sample */, N = 2048 /* matrices are N x N */ };
+
+/* In a run with --counters: the metrics of the group, and how far one of them is from the number that is known. */
+static pb_status emit_known(const pb_case *c, const pb_timing *t, const char *metric, double known,
+                            const pb_suite_env *env)
+{
+    PB_TRY(pb_emit_group(env->emitter, c, t->group, known));
+    return pb_emit_counter_error(env->emitter, c, t->group, metric, known);
+}
 
 /* ---- copy_rate: copying memory --------------------------------------------------------------------- */
 
@@ -26,6 +35,13 @@ static pb_status run_copy(pb_ctx *ctx, void *self)
 {
     const copy *c = self;
     return pb_copy(ctx, c->to, c->from, c->bytes);
+}
+
+/* A copy by a kernel, whose bytes can be counted: copies by the driver launch none that CUPTI could run again. */
+static pb_status copy_by_kernel(pb_ctx *ctx, void *self)
+{
+    const copy *c = self;
+    return pb_gradient_add(ctx, &(pb_gradient_add_args){.x = c->from, .y = c->to, .n = c->bytes / sizeof(float)});
 }
 
 static pb_status measure_copy(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
@@ -42,9 +58,10 @@ static pb_status measure_copy(pb_ctx *ctx, const pb_case *c, const pb_suite_env 
     }
     pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){PB_MEASURE_USUAL});
     o.queued = ctx->id != PB_CPU;
-    pb_status s = pb_measure(ctx, run_copy, &job, &o, &t);
+    pb_status s = pb_measure(ctx, env->group && ctx->id != PB_CPU ? copy_by_kernel : run_copy, &job, &o, &t);
     pb_arena_free(&a);
     PB_TRY(s);
+    if (t.group) return emit_known(c, &t, "dram_bytes", 2 * (double)job.bytes, env);
     snprintf(note, sizeof note, "%zu MiB read and %zu MiB written", mib, mib);
     return pb_emit_rate(env->emitter, c, "copy_rate", 2 * (double)job.bytes, &t, note);
 }
@@ -97,6 +114,7 @@ static pb_status time_products(pb_ctx *ctx, const pb_case *c, product *p, float 
     pb_timing blas, ours;
     char note[128];
     PB_TRY(pb_measure(ctx, run_blas, p, &o, &blas));
+    if (blas.group) return pb_emit_group(env->emitter, c, blas.group, 0);
     snprintf(note, sizeof note, "openblas %.4g FLOP/s", flops / blas.median);
     memcpy(want, p->c, sizeof(float) * N * N);
     if (pb_interrupted() || !ours_agrees(p, want))
@@ -180,14 +198,17 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
         const char *name;
         pb_status (*on_cpu)(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env);
         pb_status (*on_device)(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env);
+        bool known; /* its bytes or FLOPs are known, to check counters with (--counters) */
     } cases[] = {
-        {"copy", measure_copy, measure_copy},        {"matmul", measure_matmul, pb_ceiling_matmul},
-        {"matmul_f32", NULL, pb_ceiling_matmul_f32}, {"call", measure_call, NULL},
-        {"range", measure_range, measure_range},     {"kernel_launch", NULL, pb_ceiling_kernel_launch},
-        {"l2_reduce", NULL, pb_ceiling_l2_reduce},
+        {"copy", measure_copy, measure_copy, true},         {"matmul", measure_matmul, pb_ceiling_matmul, true},
+        {"matmul_f32", NULL, pb_ceiling_matmul_f32, false}, {"call", measure_call, NULL, false},
+        {"range", measure_range, measure_range, false},     {"kernel_launch", NULL, pb_ceiling_kernel_launch, false},
+        {"l2_reduce", NULL, pb_ceiling_l2_reduce, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (strcmp(cases[i].name, c->name) != 0) continue;
+        if (env->group && !cases[i].known)
+            return pb_fail(PB_EUNSUPPORTED, "counters: no bytes or FLOPs of ceiling/%s are known", c->name);
         if (ctx->id == PB_CPU && cases[i].on_cpu) return cases[i].on_cpu(ctx, c, env);
         if (ctx->id != PB_CPU && cases[i].on_device) return cases[i].on_device(ctx, c, env);
         return pb_fail(PB_EUNSUPPORTED, "ceiling/%s is not measured on %s", c->name, ctx->be->name);
@@ -221,6 +242,7 @@ static const char *const device_grid[] = {"copy,matmul,matmul_f32,l2_reduce,kern
 const pb_suite pb_suite_ceiling = {
     .name = "ceiling",
     .ranks = true,
+    .counted = true,
     .what = "the ceilings of this machine: copy, matrix product, function call or kernel launch, profiler range",
     .axes = "",
     .grid = grid,

@@ -13,6 +13,7 @@ pb_measure_opts pb_env_measure_opts(const pb_suite_env *env, pb_measure_opts sui
     if (asked->min_time >= 0) suite.min_time = asked->min_time;
     if (asked->samples > 0) suite.min_samples = suite.max_samples = asked->samples;
     suite.counter = env->counter;
+    suite.group = env->group;
     if (env->counter) suite.min_samples = suite.max_samples = PB_COUNTED_CALLS, suite.min_time = 0;
     return suite;
 }

@@ -19,8 +19,9 @@ typedef struct pb_suite_env {
     pb_time_slices *time_slice;      /* shared with another process; NULL: none */
     pb_lockstep *lockstep;           /* the ranks that measure together; NULL: one rank */
     pb_instruction_counter *counter; /* instructions are counted and nothing is timed; NULL: time is measured */
-    struct pb_profiled *profiled;    /* the trace that the process records (bench/run/profiled.h); suites ignore it */
-    pb_slowdown *slowdown;           /* delay to inject into every timed call; NULL: none */
+    pb_group_counter *group; /* events of a metric group are counted and nothing is timed; NULL: time is measured */
+    struct pb_profiled *profiled; /* the trace that the process records (bench/run/profiled.h); suites ignore it */
+    pb_slowdown *slowdown;        /* delay to inject into every timed call; NULL: none */
 } pb_suite_env;
 
 /* Returns a suite's measurement options, with warm-up, samples and time replaced by those of the command line where

@@ -166,6 +166,7 @@ static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, const pb_suit
     o.before_self = k;
     PB_TRY(pb_measure(ctx, run_call, k, &o, &t));
     const pb_cost cost = k->op->cost ? k->op->cost(k->args) : (pb_cost){0};
+    if (t.group) return pb_emit_group(env->emitter, c, t.group, cost.bytes);
     if (!t.counted) PB_TRY(pb_emit_timing(env->emitter, c, "kernel_time", &t, NULL));
     PB_TRY(pb_emit_counters(env->emitter, c, ctx, &t, cost.flops));
     return t.counted ? PB_OK : emit_rates(c, cost, &t, env);
@@ -229,6 +230,7 @@ static const pb_suite counting = {.name = "kernels", .axes = AXES, .enumerate = 
 const pb_suite pb_suite_kernels = {
     .name = "kernels",
     .what = "every op, with its share of the roofline",
+    .counted = true,
     .axes = AXES,
     .enumerate = pb_kernel_cases,
     .counting = &counting,

@@ -11,6 +11,7 @@
 #include "bench/compare/compare_results.h"
 #include "bench/compare/exact_key.h"
 #include "bench/compare/exact_store.h"
+#include "bench/measure/perf_event.h"
 #include "bench/compare/kernel_lists.h"
 #include "bench/measure/counters.h"
 #include "bench/measure/instructions.h"
@@ -315,6 +316,13 @@ static void exact_keys(void **state)
     pb_exact_key_of(at("first/results.csv"), "cuda-x", &k);
     assert_string_equal(pb_exact_key_for(&k, "kernel_launches"), "cuda NVIDIA_H200 132sm cc=90 cublaslt=130100");
     assert_string_equal(k.text[PB_EXACT_ON_NOTHING], k.text[PB_EXACT_ON_THREADS]);
+    assert_null(pb_exact_key_for(&k, "l2_read_sectors")); /* a run that counts no group lacks none of its counters */
+    write_text("first/run.json", "{\"fingerprint\": {\"hard\": {\"device\": \"cuda\", \"gpu\": \"NVIDIA H200\", "
+                                 "\"capability\": 90, \"multiprocessors\": 132}, \"soft\": {\"cublaslt\": 130100, "
+                                 "\"counters\": \"L2 of GH100\"}}}");
+    pb_exact_key_of(at("first/results.csv"), "cuda-x", &k);
+    assert_string_equal(pb_exact_key_for(&k, "l2_read_sectors"),
+                        "cuda NVIDIA_H200 132sm cc=90 cublaslt=130100 counters=L2_of_GH100");
     pb_exact_key_of("no such file", "cpu-x", &k);
     assert_string_equal(pb_exact_key_for(&k, "kernel_launches"), "cpu");
     assert_null(pb_exact_key_for(&k, "held_peak"));
@@ -365,18 +373,24 @@ static void numbers_that_count_as_equal(void **state)
     assert_false(pb_exact_same(x, 1.0061e6, 1e6));
 }
 
+static pb_status refused(int error, const char *paranoid)
+{
+    return pb_perf_refused("--instructions perf", "counter of instructions", "; another way", error, paranoid);
+}
+
 static void a_refused_counter_says_why(void **state)
 {
     (void)state;
-    assert_int_equal(pb_perf_refused(EACCES, "3"), PB_EUNSUPPORTED);
+    assert_int_equal(refused(EACCES, "3"), PB_EUNSUPPORTED);
     assert_non_null(strstr(pb_error(), "the system forbids it"));
     assert_non_null(strstr(pb_error(), "kernel.perf_event_paranoid is 3"));
-    assert_int_equal(pb_perf_refused(EPERM, NULL), PB_EUNSUPPORTED);
+    assert_int_equal(refused(EPERM, NULL), PB_EUNSUPPORTED);
     assert_non_null(strstr(pb_error(), "kernel.perf_event_paranoid is unknown"));
-    assert_int_equal(pb_perf_refused(ENOENT, "2"), PB_EUNSUPPORTED);
+    assert_int_equal(refused(ENOENT, "2"), PB_EUNSUPPORTED);
     assert_non_null(strstr(pb_error(), "this machine offers no counter of instructions"));
-    assert_int_equal(pb_perf_refused(ENOSYS, "2"), PB_EUNSUPPORTED);
+    assert_int_equal(refused(ENOSYS, "2"), PB_EUNSUPPORTED);
     assert_non_null(strstr(pb_error(), strerror(ENOSYS)));
+    assert_non_null(strstr(pb_error(), "; another way"));
     assert_int_equal(pb_status_exit(PB_EUNSUPPORTED), 125);
 }
 
