@@ -72,7 +72,7 @@ static void weights_ref(const pb_dynmask_bias_bwd_args *p, int k, double *sum)
 static pb_status bwd_ref(pb_ctx *ctx, const void *args)
 {
     const pb_dynmask_bias_bwd_args *p = args;
-    for (int k = 0; k < p->K; k++) weights_ref(p, k, ctx->scratch);
+    for (int k = 0; p->dw && k < p->K; k++) weights_ref(p, k, ctx->scratch);
     for (int b = 0; b < p->B; b++)
         for (int j = 0; j < p->S; j++) add_dv_ref(p, b, j);
     return PB_OK;
@@ -148,9 +148,11 @@ static pb_status bwd_check(const void *args)
 {
     const pb_dynmask_bias_bwd_args *p = args;
     PB_TRY(sizes_check("dynmask_bias_bwd", p->B, p->S, p->K, p->D, p->ldv, p->lddv));
-    return p->dbias && p->v && p->w && p->a && p->u && p->dv && p->dw && p->da
+    if (!p->dbias || !p->v || !p->w || !p->a || !p->u || !p->dv)
+        return pb_fail(PB_EINVAL, "dynmask_bias_bwd: a tensor is NULL");
+    return (p->dw == NULL) == (p->da == NULL) && (p->dw || !p->ddt)
                ? PB_OK
-               : pb_fail(PB_EINVAL, "dynmask_bias_bwd: a tensor is NULL");
+               : pb_fail(PB_EINVAL, "dynmask_bias_bwd: dw, da and ddt: some are NULL, some are not");
 }
 
 /* The weights are large enough for u to exceed 20 in some elements, where softplus is linear. */
@@ -211,6 +213,8 @@ static pb_cost bwd_cost(const void *args)
     const pb_dynmask_bias_bwd_args *p = args;
     const double T = (double)p->B * p->S, n = (double)p->K * p->D, e = (double)pb_dtype_size(p->dtype);
     const double sums = (n + (p->ddt ? 2 : 1)) * p->K * (p->accumulate ? 8 : 4);
+    if (!p->dw)
+        return (pb_cost){.flops = 2 * T * p->K * n, .bytes = e * n * (2 * T + p->K) + 8 * T * p->K + 4.0 * p->K};
     return (pb_cost){.flops = 4 * T * p->K * n, .bytes = e * n * (3 * T + p->K) + 8 * T * p->K + 4.0 * p->K + sums};
 }
 

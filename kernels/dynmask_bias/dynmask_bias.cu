@@ -109,6 +109,7 @@ template <class T> pb_status bwd_run(pb_ctx *ctx, const pb_dynmask_bias_bwd_args
     const dim3 grid((unsigned)((n + THREADS - 1) / THREADS), p.K, parts);
     dv_kernel<T><<<(unsigned)tokens, THREADS, 0, pb_cuda_stream(ctx)>>>(p, du);
     PB_TRY(pb_cuda_launched(ctx, "dynmask_bias_dv"));
+    if (!p.dw) return PB_OK;
     dw_kernel<T><<<grid, THREADS, 0, pb_cuda_stream(ctx)>>>(p, du, sums);
     PB_TRY(pb_cuda_launched(ctx, "dynmask_bias_dw"));
     finish_kernel<<<(unsigned)((p.K * n + THREADS - 1) / THREADS), THREADS, 0, pb_cuda_stream(ctx)>>>(p, sums, parts);

@@ -19,8 +19,8 @@
  *
  * Token (b,j) of v begins at element (b*S + j)*ldv. v, w and dv have type `dtype`; everything else is f32. Sums are
  * accumulated in f32 or better, in an order that does not depend on the number of threads. A bias that exceeds the range
- * of f32 is +inf, which dynmask_keys refuses. EINVAL: a size below 1, a stride below K*D, a NULL tensor other than dt and
- * ddt. */
+ * of f32 is +inf, which dynmask_keys refuses. EINVAL: a size below 1, a stride below K*D, a NULL tensor other than dt,
+ * dw, da and ddt; dw without da, or da or ddt without dw. */
 #ifndef PB_DYNMASK_BIAS_H
 #define PB_DYNMASK_BIAS_H
 #include "kernels/engine/op.h"
@@ -48,7 +48,7 @@ typedef struct pb_dynmask_bias_bwd_args {
     const float *a;
     const float *u; /* [B,K,S] from the forward pass */
     void *dv;       /* [B,S,K,D], tokens lddv apart, in and out: adds */
-    float *dw;      /* [K,K*D] out */
+    float *dw;      /* [K,K*D] out; NULL: w, dt and a are frozen, and da and ddt are NULL too */
     float *ddt;     /* [K] out; NULL: the projection has no bias */
     float *da;      /* [K] out */
     int B, S, K, D;

@@ -41,7 +41,8 @@ pb_status PB_FAST(pb_dynmask_bias_fwd)(pb_ctx *ctx, const void *args)
 
 /* ---- backward pass ---------------------------------------------------------------------------------- */
 
-/* Adds the terms of one token to the sums dw [K,K*D], ddt [K] and da [K] of a part, and stores du [K]. */
+/* Adds the terms of one token to the sums dw [K,K*D], ddt [K] and da [K] of a part, unless the weights are frozen, and
+ * stores du [K]. */
 static void add_weights(const pb_dynmask_bias_bwd_args *p, size_t t, float *dw, float *ddt, float *da, float *du)
 {
     const size_t n = (size_t)p->K * p->D, b = t / p->S, j = t % p->S;
@@ -50,7 +51,7 @@ static void add_weights(const pb_dynmask_bias_bwd_args *p, size_t t, float *dw, 
         const float u = p->u[at], z = softplus(u), g = p->dbias[at] * (p->exponential ? expf(p->a[k] * z) : 1);
         du[k] = g * p->a[k] * slope(u);
         da[k] += g * z, ddt[k] += du[k];
-        for (size_t e = 0; e < n; e += PB_VLEN) {
+        for (size_t e = 0; p->dw && e < n; e += PB_VLEN) {
             const vf sum = vf_get(dw, k * n + e, PB_F32, width(n, e));
             vf_put(dw, k * n + e, PB_F32, sum + vf_get(p->v, t * p->ldv + e, p->dtype, width(n, e)) * du[k],
                    width(n, e));
@@ -82,6 +83,7 @@ pb_status PB_FAST(pb_dynmask_bias_bwd)(pb_ctx *ctx, const void *args)
             add_weights(p, t, dw + i * n, ddt + i * K, da + i * K, du + t * K);
             add_dv(p, t, du + t * K);
         }
+    if (!p->dw) return PB_OK;
     pb_dw_finish(p->dw, dw, parts, (int)n, p->accumulate);
     pb_dw_finish(p->da, da, parts, (int)K, p->accumulate);
     if (p->ddt) pb_dw_finish(p->ddt, ddt, parts, (int)K, p->accumulate);

@@ -162,6 +162,24 @@ static void a_projection_without_bias_has_no_ddt(void **state)
     free(p);
 }
 
+/* With frozen weights, dv has the same bits as otherwise. */
+static void frozen_weights_have_no_gradients(void **state)
+{
+    problem *trained = make(), *frozen = make();
+    forward(*state, trained, true, true), forward(*state, frozen, true, true);
+    backward(*state, trained, true, true, false);
+    pb_dynmask_bias_bwd_args a = {.dbias = frozen->dbias, .v = frozen->v, .w = frozen->w, .a = frozen->a};
+    a.u = frozen->u, a.dv = frozen->dv;
+    a.B = B, a.S = S, a.K = K, a.D = D, a.ldv = LD, a.lddv = LDD, a.exponential = true;
+    CHECK_OK(pb_dynmask_bias_bwd(*state, &a));
+    assert_memory_equal(trained->dv, frozen->dv, sizeof trained->dv);
+    a.da = frozen->da;
+    CHECK_FAILS(pb_dynmask_bias_bwd(*state, &a), PB_EINVAL, "some are NULL");
+    a.da = NULL, a.ddt = frozen->ddt;
+    CHECK_FAILS(pb_dynmask_bias_bwd(*state, &a), PB_EINVAL, "some are NULL");
+    free(trained), free(frozen);
+}
+
 static void threads_do_not_change_the_result(void **state)
 {
     const int most = omp_get_max_threads();
@@ -227,10 +245,15 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_forms_equal_their_formula),       cmocka_unit_test(softplus_is_linear_above_20),
-        cmocka_unit_test(with_a_0_only_a_has_a_gradient),       cmocka_unit_test(what_adds_and_what_overwrites),
-        cmocka_unit_test(a_projection_without_bias_has_no_ddt), cmocka_unit_test(threads_do_not_change_the_result),
-        cmocka_unit_test(old_scratch_leaves_no_trace),          cmocka_unit_test(test_errors),
+        cmocka_unit_test(both_forms_equal_their_formula),
+        cmocka_unit_test(softplus_is_linear_above_20),
+        cmocka_unit_test(with_a_0_only_a_has_a_gradient),
+        cmocka_unit_test(what_adds_and_what_overwrites),
+        cmocka_unit_test(a_projection_without_bias_has_no_ddt),
+        cmocka_unit_test(frozen_weights_have_no_gradients),
+        cmocka_unit_test(threads_do_not_change_the_result),
+        cmocka_unit_test(old_scratch_leaves_no_trace),
+        cmocka_unit_test(test_errors),
     };
     return test_every_impl(&pb_op_dynmask_bias_fwd, tests, sizeof tests / sizeof *tests);
 }

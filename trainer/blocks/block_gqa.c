@@ -5,7 +5,13 @@
 static pb_status check(const pb_train_config *c)
 {
     const char *name = c->model.geometry->name;
-    if (c->attention == PB_ATTENTION_SPARSE) return pb_fail(PB_EINVAL, "%s has no sparse attention", name);
+    const bool dynamic = c->model.geometry->keep > 0;
+    if (c->attention == PB_ATTENTION_SPARSE && !dynamic) return pb_fail(PB_EINVAL, "%s has no sparse attention", name);
+    if (c->attention == PB_ATTENTION_UNION && !dynamic)
+        return pb_fail(PB_EINVAL, "%s has no dynamic-mask attention, of which union is a mode", name);
+    if (c->attention == PB_ATTENTION_UNION && c->cached)
+        return pb_fail(PB_EINVAL,
+                       "attention union selects keys by later tokens too, which generation does not have: use sparse");
     if (c->kv_qat != PB_KV_QAT_NONE) return pb_fail(PB_EINVAL, "%s has no FP8 keys and values", name);
     if (c->model.index_loss > 0) return pb_fail(PB_EINVAL, "%s has no indexer to train", name);
     return PB_OK;
@@ -23,6 +29,11 @@ static void carve_layer(pb_trainer *t, int layer)
     a->rstdk = pb_carve(m, g->qk_norm ? T * g->K * f : 0);
     a->o = pb_carve(m, T * (size_t)g->H * g->d * e);
     a->lse = pb_carve(m, T * g->H * f);
+    const size_t keys = !g->keep ? 0 : t->cfg.cached ? (size_t)t->cfg.S : T, biases = keys * g->K;
+    a->u = pb_carve(m, biases * f);
+    a->bias = pb_carve(m, biases * f);
+    a->list = pb_carve(m, biases * sizeof *a->list);
+    a->until = pb_carve(m, biases * sizeof *a->until);
 }
 
 static void tensors(const pb_trainer *t, int layer, pb_give_tensor give, void *self)
@@ -35,6 +46,7 @@ static void tensors(const pb_trainer *t, int layer, pb_give_tensor give, void *s
     give(self, "qk", a->qk, T, (H + K) * d, dt);
     give(self, "o", a->o, T, H * d, dt);
     give(self, "lse", a->lse, (size_t)t->cfg.B * H, (size_t)t->S, PB_F32);
+    if (g->keep) give(self, "bias", a->bias, (size_t)t->cfg.B * K, (size_t)t->S, PB_F32);
 }
 
 static void carve_shared(pb_trainer *t)
@@ -55,6 +67,7 @@ static void carve_backward(pb_trainer *t)
     pb_gqa *s = t->block_state;
     s->dqkv = pb_carve(&t->acts, T * pb_qkv_width(g) * e);
     s->dattn = pb_carve(&t->acts, T * (size_t)g->H * g->d * e);
+    s->dbias = pb_carve(&t->acts, g->keep ? T * g->K * sizeof(float) : 0);
 }
 
 static pb_status tables(pb_trainer *t)
@@ -73,9 +86,12 @@ static pb_flops flops(const pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;
     const double S = t->cfg.S, T = t->cfg.B * S;
-    /* A causal mask leaves half of the S x S scores. The forward pass has two products (q k^T, and p v with the
-     * probabilities p), the backward pass five, one of which recomputes q k^T. */
-    const double attention = 2 * T * S / 2 * 2 * g->H * g->d * g->L;
+    /* A causal mask leaves half of the S x S scores; of those, with dynamic-mask attention, a query keeps `w` at most.
+     * The forward pass has two products (q k^T, and p v with the probabilities p), the backward pass five, one of which
+     * recomputes q k^T. */
+    const bool selects = g->keep && t->cfg.attention != PB_ATTENTION_DENSE && g->keep < t->cfg.S;
+    const double w = selects ? g->keep : S;
+    const double attention = 2 * T * (w - w * w / (2 * S)) * 2 * g->H * g->d * g->L;
     return (pb_flops){attention, 2.5 * attention, 0.5 * attention};
 }
 

@@ -9,6 +9,9 @@ static pb_status check(const pb_train_config *c)
     if (c->model.tuning != PB_FULL)
         return pb_fail(PB_EINVAL, "%s has no adapters: need tuning full", c->model.geometry->name);
     if (c->cached) return pb_fail(PB_EINVAL, "%s has no KV cache", c->model.geometry->name);
+    if (c->attention == PB_ATTENTION_UNION)
+        return pb_fail(PB_EINVAL, "%s has no dynamic-mask attention, of which union is a mode",
+                       c->model.geometry->name);
     if (c->model.index_loss > 0 && !sparse(c))
         return pb_fail(PB_EINVAL, "dense attention has no indexer to train: need index loss 0");
     return PB_OK;

@@ -1,5 +1,8 @@
 /* gqa.h - activations and buffers of the grouped-query attention block. T = B*S tokens; W = (H+2K)d, the width of q, k
- * and v together. */
+ * and v together.
+ *
+ * In the Doge family (g->keep > 0) attention is dynamic-mask attention: each query attends to the keys with the largest
+ * biases, and the bias of a key, which its value determines, is added to its scores (gqa_dynamic.c). */
 #ifndef PB_GQA_H
 #define PB_GQA_H
 #include "trainer/step/trainer_impl.h"
@@ -11,6 +14,10 @@ typedef struct pb_gqa_acts {
     float *rstdq, *rstdk; /* [T,H], [T,K]; only with QK-norm */
     void *o;              /* [T,H*d] output of attention before the projection o */
     float *lse;           /* [B,H,S] log-sum-exp of each query's scores */
+    /* Only with dynamic-mask attention: u and biases of the keys [B,K,S] (dynmask_bias.h), and the key lists [B,K,S]
+     * (dynmask_keys.h). */
+    float *u, *bias;
+    int32_t *list, *until;
 } pb_gqa_acts;
 
 /* Buffers that all layers share. */
@@ -19,7 +26,15 @@ typedef struct pb_gqa {
     void *cache;      /* [L,S,2,K,d] keys (normed and rotated) and values of the row's tokens; NULL unless cfg.cached */
     void *dqkv;       /* [T,W] */
     void *dattn;      /* [T,H*d] */
+    float *dbias;     /* [B,K,S]; only with dynamic-mask attention */
 } pb_gqa;
+
+/* The inputs of attention: the queries of the batch, and `keys` keys and values, of which the last S are the batch's. */
+typedef struct pb_gqa_inputs {
+    void *q, *k, *v;
+    size_t ldq, ldk, ldv; /* distance between tokens in elements */
+    int keys;
+} pb_gqa_inputs;
 
 static inline const pb_gqa *pb_gqa_of(const pb_trainer *t) { return t->block_state; }
 static inline const pb_gqa_acts *pb_gqa_layer(const pb_trainer *t, int layer) { return t->layers[layer].block; }
@@ -36,6 +51,10 @@ static inline void pb_attention_inputs(const pb_trainer *t, const pb_gqa_acts *a
     *ld = a->qk ? (size_t)(g->H + g->K) * g->d : (size_t)pb_qkv_width(g);
 }
 
+/* Dynamic-mask attention: computes a->o and what the backward pass reads; then the gradients of q, k and v in dqkv, and
+ * those of the biases' parameters. */
+pb_status pb_gqa_dynamic_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x);
+pb_status pb_gqa_dynamic_backward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x);
 pb_status pb_gqa_forward(pb_ctx *ctx, const pb_trainer *t, int layer);
 pb_status pb_gqa_recompute(pb_ctx *ctx, const pb_trainer *t, int layer);
 pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer);

@@ -64,18 +64,19 @@ static pb_status position_back(pb_ctx *ctx, const pb_trainer *t, int layer, cons
 }
 
 /* Backward of attention: computes dqkv from dattn, the gradient of attention's output. */
-static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_acts *a)
+static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_acts *a)
 {
     const pb_geometry *g = &t->model.g;
     const size_t W = (size_t)pb_qkv_width(g), Q = (size_t)g->H * g->d;
     const int v = (g->H + g->K) * g->d;
-    void *q, *k;
-    size_t ld;
-    pb_attention_inputs(t, a, &q, &k, &ld);
+    pb_gqa_inputs x = {.v = pb_column(t, a->qkv, v), .ldv = W, .keys = t->S};
+    pb_attention_inputs(t, a, &x.q, &x.k, &x.ldk);
+    x.ldq = x.ldk;
+    if (g->keep) return pb_gqa_dynamic_backward(ctx, t, layer, &x);
     return pb_attention_bwd(ctx, &(pb_attention_bwd_args){.dO = pb_gqa_of(t)->dattn,
-                                                          .q = q,
-                                                          .k = k,
-                                                          .v = pb_column(t, a->qkv, v),
+                                                          .q = x.q,
+                                                          .k = x.k,
+                                                          .v = x.v,
                                                           .o = a->o,
                                                           .lse = a->lse,
                                                           .start = t->start,
@@ -88,9 +89,9 @@ static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_acts
                                                           .K = g->K,
                                                           .D = g->d,
                                                           .lddo = Q,
-                                                          .ldq = ld,
-                                                          .ldk = ld,
-                                                          .ldv = W,
+                                                          .ldq = x.ldq,
+                                                          .ldk = x.ldk,
+                                                          .ldv = x.ldv,
                                                           .ldo = Q,
                                                           .lddq = W,
                                                           .lddk = W,
@@ -107,7 +108,7 @@ pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer)
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
     PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_o, t->dcur, a->o, pb_gqa_of(t)->dattn));
     PB_TRY(pb_product_dw(ctx, t, layer, &pb_product_o, t->dcur, a->o));
-    PB_TRY(attend_back(ctx, t, a));
+    PB_TRY(attend_back(ctx, t, layer, a));
     PB_TRY(position_back(ctx, t, layer, a));
     PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_qkv, pb_gqa_of(t)->dqkv, t->layers[layer].n1, t->dn));
     return pb_product_dw(ctx, t, layer, &pb_product_qkv, pb_gqa_of(t)->dqkv, t->layers[layer].n1);

@@ -25,22 +25,15 @@ static pb_status head_norm(pb_ctx *ctx, const pb_trainer *t, const pb_param *gai
                                                       .dtype = t->model.cfg.dtype});
 }
 
-/* The keys and values that attention reads: `keys` tokens, ldk and ldv elements apart. */
-typedef struct kv {
-    void *k, *v;
-    size_t ldk, ldv;
-    int keys;
-} kv;
-
-/* Returns the keys and values of the tokens from position `first` of the cached row on; without a cache, those of the
- * batch. */
-static kv keys_and_values(const pb_trainer *t, int layer, const pb_gqa_acts *a, int first)
+/* Returns the queries of the batch, and the keys and values of the tokens from position `first` of the cached row on;
+ * without a cache, those of the batch. */
+static pb_gqa_inputs inputs(const pb_trainer *t, int layer, const pb_gqa_acts *a, int first)
 {
     const pb_geometry *g = &t->model.g;
     const size_t width = (size_t)g->K * g->d, row = (size_t)layer * t->cfg.S + first;
-    void *q;
-    kv x = {.v = pb_column(t, a->qkv, (g->H + g->K) * g->d), .ldv = (size_t)pb_qkv_width(g), .keys = t->S};
-    pb_attention_inputs(t, a, &q, &x.k, &x.ldk);
+    pb_gqa_inputs x = {.v = pb_column(t, a->qkv, (g->H + g->K) * g->d), .ldv = (size_t)pb_qkv_width(g), .keys = t->S};
+    pb_attention_inputs(t, a, &x.q, &x.k, &x.ldk);
+    x.ldq = x.ldk;
     if (!t->cfg.cached) return x;
     x.k = (unsigned char *)pb_gqa_of(t)->cache + 2 * row * width * pb_dtype_size(t->model.cfg.dtype);
     x.v = pb_column(t, x.k, (int)width);
@@ -53,7 +46,7 @@ static kv keys_and_values(const pb_trainer *t, int layer, const pb_gqa_acts *a, 
 static pb_status keep_values(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_acts *a)
 {
     const pb_geometry *g = &t->model.g;
-    const kv to = keys_and_values(t, layer, a, t->first);
+    const pb_gqa_inputs to = inputs(t, layer, a, t->first);
     const unsigned char *from = pb_column(t, a->qkv, (g->H + g->K) * g->d);
     const size_t e = pb_dtype_size(t->model.cfg.dtype);
     for (size_t i = 0; i < (size_t)t->S; i++)
@@ -66,7 +59,7 @@ static pb_status keep_values(pb_ctx *ctx, const pb_trainer *t, int layer, const 
 static pb_status position(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_acts *a)
 {
     const pb_geometry *g = &t->model.g;
-    const kv to = keys_and_values(t, layer, a, t->first);
+    const pb_gqa_inputs to = inputs(t, layer, a, t->first);
     void *q, *k;
     size_t ld;
     pb_attention_inputs(t, a, &q, &k, &ld);
@@ -100,11 +93,9 @@ static pb_status position(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
 static pb_status attend(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_acts *a)
 {
     const pb_geometry *g = &t->model.g;
-    const kv x = keys_and_values(t, layer, a, 0);
-    void *q, *k;
-    size_t ld;
-    pb_attention_inputs(t, a, &q, &k, &ld);
-    return pb_attention_fwd(ctx, &(pb_attention_fwd_args){.q = q,
+    const pb_gqa_inputs x = inputs(t, layer, a, 0);
+    if (g->keep) return pb_gqa_dynamic_forward(ctx, t, layer, &x);
+    return pb_attention_fwd(ctx, &(pb_attention_fwd_args){.q = x.q,
                                                           .k = x.k,
                                                           .v = x.v,
                                                           .o = a->o,
@@ -116,7 +107,7 @@ static pb_status attend(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gq
                                                           .K = g->K,
                                                           .D = g->d,
                                                           .keys = x.keys,
-                                                          .ldq = ld,
+                                                          .ldq = x.ldq,
                                                           .ldk = x.ldk,
                                                           .ldv = x.ldv,
                                                           .ldo = (size_t)g->H * g->d,

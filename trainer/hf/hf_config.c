@@ -126,26 +126,38 @@ static pb_status read_yarn(const reader *r, int max_pos, pb_rope_scaling *s)
                 &s->attention);
 }
 
-static pb_status read_scaling(const reader *r, int max_pos, pb_rope_scaling *s)
+/* The type "dynamic" is plain RoPE in rows up to the original length; in longer rows the base depends on the length. Such
+ * rows are not supported, so the longest row is the original length. */
+static pb_status read_dynamic(const reader *r, int *max_pos, pb_rope_scaling *s)
+{
+    if (s->original_len != floor(s->original_len) || !(s->original_len < 1 << 30))
+        return refuse(r, "original_max_position_embeddings", "not a whole number of tokens");
+    if (s->original_len < *max_pos) *max_pos = (int)s->original_len;
+    *s = (pb_rope_scaling){0};
+    return PB_OK;
+}
+
+static pb_status read_scaling(const reader *r, int *max_pos, pb_rope_scaling *s)
 {
     const char *type;
     PB_TRY(known_keys(r));
     PB_TRY(text(r, "type", "default", &type));
     PB_TRY(text(r, "rope_type", type, &type));
     if (strcmp(type, "default") == 0) return PB_OK;
-    PB_TRY(real(r, "original_max_position_embeddings", max_pos, &s->original_len));
+    PB_TRY(real(r, "original_max_position_embeddings", *max_pos, &s->original_len));
     if (strcmp(type, "yarn") == 0) {
         s->kind = PB_ROPE_YARN;
-        return read_yarn(r, max_pos, s);
+        return read_yarn(r, *max_pos, s);
     }
     PB_TRY(real(r, "factor", REQUIRED, &s->factor));
+    if (strcmp(type, "dynamic") == 0) return read_dynamic(r, max_pos, s);
     if (strcmp(type, "linear") == 0) {
         s->kind = PB_ROPE_LINEAR;
         return PB_OK;
     }
     if (strcmp(type, "llama3") != 0)
-        return pb_fail(PB_EFORMAT, "%s: \"%srope_type\" %.40s is not one of default, linear, llama3, yarn", r->path,
-                       r->in, type);
+        return pb_fail(PB_EFORMAT, "%s: \"%srope_type\" %.40s is not one of default, dynamic, linear, llama3, yarn",
+                       r->path, r->in, type);
     s->kind = PB_ROPE_LLAMA3;
     PB_TRY(real(r, "low_freq_factor", REQUIRED, &s->low_freq));
     PB_TRY(real(r, "high_freq_factor", REQUIRED, &s->high_freq));
@@ -172,7 +184,7 @@ static pb_status read_rope(const reader *r, pb_geometry *g)
         if (!json_is_object(o)) return pb_fail(PB_EINVAL, "%s: \"%s\" is not an object", r->path, key);
         PB_TRY(whole_head(&in));
         PB_TRY(real(&in, "rope_theta", g->theta, &g->theta));
-        PB_TRY(read_scaling(&in, g->max_pos, &g->rope));
+        PB_TRY(read_scaling(&in, &g->max_pos, &g->rope));
     }
     return g->theta > 1 ? PB_OK : pb_fail(PB_EINVAL, "%s: \"rope_theta\" is not above 1", r->path);
 }
@@ -181,16 +193,20 @@ static pb_status read_rope(const reader *r, pb_geometry *g)
 
 static pb_status read_family(const reader *r, pb_geometry *g)
 {
-    static const char *const names[] = {
-        [PB_FAMILY_QWEN2] = "qwen2", [PB_FAMILY_QWEN3] = "qwen3", [PB_FAMILY_LLAMA] = "llama"};
+    static const char *const names[] = {[PB_FAMILY_QWEN2] = "qwen2",
+                                        [PB_FAMILY_QWEN3] = "qwen3",
+                                        [PB_FAMILY_LLAMA] = "llama",
+                                        [PB_FAMILY_DOGE] = "doge"};
+    enum { N = sizeof names / sizeof *names };
     static const char end[] = "ForCausalLM";
     const char *type, *act;
     size_t i = 0;
     PB_TRY(text(r, "model_type", NULL, &type));
-    while (i < 3 && strcmp(names[i], type) != 0) i++;
-    if (i == 3) return pb_fail(PB_EFORMAT, "%s: \"model_type\" %.40s is not one of qwen2, qwen3, llama", r->path, type);
+    while (i < N && strcmp(names[i], type) != 0) i++;
+    if (i == N)
+        return pb_fail(PB_EFORMAT, "%s: \"model_type\" %.40s is not one of qwen2, qwen3, llama, doge", r->path, type);
     g->family = (pb_family)i;
-    g->qk_norm = g->family == PB_FAMILY_QWEN3;
+    g->qk_norm = g->family == PB_FAMILY_QWEN3 || g->family == PB_FAMILY_DOGE;
     const char *what = json_string_value(json_array_get(get(r, "architectures"), 0));
     const size_t n = what ? strlen(what) : 0;
     if (get(r, "architectures") && (n < sizeof end || strcmp(what + n - (sizeof end - 1), end) != 0))
@@ -225,6 +241,19 @@ static pb_status read_sizes(const reader *r, pb_geometry *g)
     return PB_OK;
 }
 
+/* Keys that only the Doge family has. */
+static pb_status read_doge(const reader *r, pb_geometry *g)
+{
+    bool experts;
+    const json_t *dropout = get(r, "hidden_dropout");
+    PB_TRY(flag(r, "is_moe", false, &experts));
+    if (experts)
+        return refuse(r, "is_moe",
+                      "the mixture of experts is not supported: its router lets later tokens change earlier logits");
+    if (dropout && !(json_number_value(dropout) == 0)) return refuse(r, "hidden_dropout", "dropout is not supported");
+    return whole(r, "keep_window_size", 1 << 30, 2048, &g->keep);
+}
+
 /* Reads the bias flags, and rejects keys that turn on unsupported features. */
 static pb_status read_switches(const reader *r, pb_geometry *g)
 {
@@ -238,7 +267,7 @@ static pb_status read_switches(const reader *r, pb_geometry *g)
     if (on) return refuse(r, "mlp_bias", "biases in the MLP are not supported");
     PB_TRY(flag(r, "use_sliding_window", false, &on));
     if (on) return refuse(r, "use_sliding_window", "sliding windows are not supported");
-    if (g->family == PB_FAMILY_LLAMA && get(r, "sliding_window"))
+    if ((g->family == PB_FAMILY_LLAMA || g->family == PB_FAMILY_DOGE) && get(r, "sliding_window"))
         return refuse(r, "sliding_window", "sliding windows are not supported");
     if (types && !json_is_array(types)) return pb_fail(PB_EINVAL, "%s: \"layer_types\" is not a list", r->path);
     json_array_foreach(types, i, type)
@@ -249,6 +278,7 @@ static pb_status read_switches(const reader *r, pb_geometry *g)
     }
     if (dropout && !(json_number_value(dropout) == 0))
         return refuse(r, "attention_dropout", "dropout is not supported");
+    if (g->family == PB_FAMILY_DOGE) PB_TRY(read_doge(r, g));
     if (get(r, "quantization_config"))
         return refuse(r, "quantization_config", "quantized weights are not supported: need f32, f16 or bf16");
     return PB_OK;

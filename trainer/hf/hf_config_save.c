@@ -13,6 +13,7 @@ static const struct {
     [PB_FAMILY_QWEN2] = {"qwen2", "Qwen2ForCausalLM"},
     [PB_FAMILY_QWEN3] = {"qwen3", "Qwen3ForCausalLM"},
     [PB_FAMILY_LLAMA] = {"llama", "LlamaForCausalLM"},
+    [PB_FAMILY_DOGE] = {"doge", "DogeForCausalLM"},
 };
 
 /* Returns the shortest decimal that reads back as the float x: 1e-6 instead of 9.9999999747524271e-7. */
@@ -49,12 +50,13 @@ static json_t *rope(const pb_rope_scaling *s)
 pb_status pb_hf_config_check(const pb_geometry *g, const char *dir)
 {
     const bool qwen2 = g->family == PB_FAMILY_QWEN2;
+    const bool norms = g->family == PB_FAMILY_QWEN3 || g->family == PB_FAMILY_DOGE;
     if (g->v4) return pb_fail(PB_EFORMAT, "%s: %s cannot be written as a Hugging Face folder", dir, g->name);
-    if (g->qk_norm != (g->family == PB_FAMILY_QWEN3))
-        return pb_fail(
-            PB_EFORMAT,
-            "%s: qwen3 models have norms of q and k, others have none, but this model is %s with%s such norms", dir,
-            families[g->family].type, g->qk_norm ? "" : "out");
+    if (g->qk_norm != norms)
+        return pb_fail(PB_EFORMAT,
+                       "%s: qwen3 and doge models have norms of q and k, others have none, but this model is %s with%s "
+                       "such norms",
+                       dir, families[g->family].type, g->qk_norm ? "" : "out");
     if (qwen2 ? !g->bias || g->o_bias : g->bias != g->o_bias)
         return pb_fail(PB_EFORMAT, "%s: a %s model must have biases on %s", dir, families[g->family].type,
                        qwen2 ? "q, k and v, but not on o" : "all of q, k, v and o, or on none of them");
@@ -73,6 +75,7 @@ static json_t *config(const pb_geometry *g, pb_dtype dtype)
     if (!o) return NULL;
     if (g->family != PB_FAMILY_QWEN2) json_object_set_new(o, "attention_bias", json_boolean(g->bias));
     else json_object_set_new(o, "use_sliding_window", json_false());
+    if (g->keep) json_object_set_new(o, "keep_window_size", json_integer(g->keep));
     return o;
 }
 

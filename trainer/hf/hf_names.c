@@ -13,12 +13,14 @@ enum { WHOLE = -1 };
 static const struct {
     int param, target;
     const char *name; /* for parameters of layers: the part after "model.layers.N." */
-    const char *gguf; /* name in GGUF files; for parameters of layers: the part after "blk.N." */
+    /* Name in GGUF files; for parameters of layers: the part after "blk.N."; NULL: no GGUF file has this tensor. */
+    const char *gguf;
 } places[] = {
     {PB_P_embed, WHOLE, "model.embed_tokens.weight", "token_embd.weight"},
     {PB_P_norm, WHOLE, "model.norm.weight", "output_norm.weight"},
     {PB_P_head, WHOLE, "lm_head.weight", "output.weight"},
     {PB_P_norm1, WHOLE, "input_layernorm.weight", "attn_norm.weight"},
+    {PB_P_residual1, WHOLE, "input_residual", NULL},
     {PB_P_qkv, PB_TARGET_Q, "self_attn.q_proj.weight", "attn_q.weight"},
     {PB_P_qkv, PB_TARGET_K, "self_attn.k_proj.weight", "attn_k.weight"},
     {PB_P_qkv, PB_TARGET_V, "self_attn.v_proj.weight", "attn_v.weight"},
@@ -27,8 +29,12 @@ static const struct {
     {PB_P_qkv_bias, PB_TARGET_V, "self_attn.v_proj.bias", "attn_v.bias"},
     {PB_P_q_norm, WHOLE, "self_attn.q_norm.weight", "attn_q_norm.weight"},
     {PB_P_k_norm, WHOLE, "self_attn.k_norm.weight", "attn_k_norm.weight"},
+    {PB_P_dt, WHOLE, "self_attn.dt_proj.weight", NULL},
+    {PB_P_dt_bias, WHOLE, "self_attn.dt_proj.bias", NULL},
+    {PB_P_dt_a, WHOLE, "self_attn.A", NULL},
     {PB_P_o, PB_TARGET_O, "self_attn.o_proj.weight", "attn_output.weight"},
     {PB_P_o_bias, PB_TARGET_O, "self_attn.o_proj.bias", "attn_output.bias"},
+    {PB_P_residual2, WHOLE, "post_attention_residual", NULL},
     {PB_P_norm2, WHOLE, "post_attention_layernorm.weight", "ffn_norm.weight"},
     {PB_P_gate_up, PB_TARGET_GATE, "mlp.gate_proj.weight", "ffn_gate.weight"},
     {PB_P_gate_up, PB_TARGET_UP, "mlp.up_proj.weight", "ffn_up.weight"},
@@ -48,7 +54,8 @@ static void place(const pb_geometry *g, pb_param *p, int i, pb_hf_tensor *t)
     t->shape[1] = each;
     if (p->layer < 0) snprintf(t->name, sizeof t->name, "%s", places[i].name);
     else snprintf(t->name, sizeof t->name, "model.layers.%d.%s", p->layer, places[i].name);
-    if (p->layer < 0) snprintf(t->gguf, sizeof t->gguf, "%s", places[i].gguf);
+    if (!places[i].gguf) *t->gguf = 0;
+    else if (p->layer < 0) snprintf(t->gguf, sizeof t->gguf, "%s", places[i].gguf);
     else snprintf(t->gguf, sizeof t->gguf, "blk.%d.%s", p->layer, places[i].gguf);
 }
 

@@ -5,38 +5,17 @@
 
 #include "trainer/model/model.h"
 
-const pb_geometry pb_geometries[] = {
+/* The fields that all families with grouped-query attention have. */
+#define DECODER(n, f, v, dim, layers, h, k, head, mlp, e, t, tie, pos)                                                 \
+    .name = (n), .family = PB_FAMILY_##f, .V = (v), .D = (dim), .L = (layers), .H = (h), .K = (k), .d = (head),        \
+    .I = (mlp), .eps = (e), .theta = (t), .tied = (tie), .max_pos = (pos)
 #define GEOMETRY(n, f, v, dim, layers, h, k, head, mlp, e, t, tie, b, qkn, pos)                                        \
-    {.name = (n),                                                                                                      \
-     .family = PB_FAMILY_##f,                                                                                          \
-     .V = (v),                                                                                                         \
-     .D = (dim),                                                                                                       \
-     .L = (layers),                                                                                                    \
-     .H = (h),                                                                                                         \
-     .K = (k),                                                                                                         \
-     .d = (head),                                                                                                      \
-     .I = (mlp),                                                                                                       \
-     .eps = (e),                                                                                                       \
-     .theta = (t),                                                                                                     \
-     .tied = (tie),                                                                                                    \
-     .bias = (b),                                                                                                      \
-     .qk_norm = (qkn),                                                                                                 \
-     .max_pos = (pos)},
+    {DECODER(n, f, v, dim, layers, h, k, head, mlp, e, t, tie, pos), .bias = (b), .qk_norm = (qkn)},
 #define GEOMETRY_LLAMA3(n, v, dim, layers, h, k, head, mlp, e, t, tie, scale, pos)                                     \
-    {.name = (n),                                                                                                      \
-     .family = PB_FAMILY_LLAMA,                                                                                        \
-     .V = (v),                                                                                                         \
-     .D = (dim),                                                                                                       \
-     .L = (layers),                                                                                                    \
-     .H = (h),                                                                                                         \
-     .K = (k),                                                                                                         \
-     .d = (head),                                                                                                      \
-     .I = (mlp),                                                                                                       \
-     .eps = (e),                                                                                                       \
-     .theta = (t),                                                                                                     \
-     .tied = (tie),                                                                                                    \
-     .max_pos = (pos),                                                                                                 \
+    {DECODER(n, LLAMA, v, dim, layers, h, k, head, mlp, e, t, tie, pos),                                               \
      .rope = {.kind = PB_ROPE_LLAMA3, .factor = (scale), .original_len = 8192, .low_freq = 1, .high_freq = 4}},
+#define GEOMETRY_DOGE(n, v, dim, layers, h, k, head, mlp, e, t, tie, most, pos)                                        \
+    {DECODER(n, DOGE, v, dim, layers, h, k, head, mlp, e, t, tie, pos), .qk_norm = true, .keep = (most)},
 #define GEOMETRY_V4(n, vocab, dim, layers, h, head, mlp, e, t, qr, or, gr, rd, win, hi, di, top, tc, len, ratios, pos) \
     {.name = (n),                                                                                                      \
      .family = PB_FAMILY_V4,                                                                                           \
@@ -71,6 +50,8 @@ const pb_geometry pb_geometries[] = {
     {                                                                                                                  \
         __VA_ARGS__                                                                                                    \
     }
+
+const pb_geometry pb_geometries[] = {
 #include "trainer/model/model.def"
     {0},
 };

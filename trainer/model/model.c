@@ -229,6 +229,9 @@ static void distribution(const pb_model *m, const pb_param *p, double *centre, d
     }
     default: *half = 0.02 * sqrt(3.0);
     }
+    if (p->layer < 0) return;
+    if (p == pb_layer_param(m, p->layer, PB_P_dt)) *half *= 10;
+    if (p == pb_layer_param(m, p->layer, PB_P_dt_a)) *half = 1;
 }
 
 /* The seed of a tensor's random values is a hash, similar to FNV-1a, of the model's seed and the tensor's name, so

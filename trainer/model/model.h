@@ -5,7 +5,8 @@
  *     h += o(attention(rope(qkv(norm1(h)))))          h += down(swiglu(gate_up(norm2(h))))
  *
  * After the last layer follow a norm and the head, which is the embedding matrix when the two are tied. The DeepSeek-V4
- * family replaces the attention block by that of v4.h. */
+ * family replaces the attention block by that of v4.h. In the Doge family, whose attention is that of gqa_dynamic.c, both
+ * lines begin with h = f * h instead of h, where f is a learned vector [D] (residual.h). */
 #ifndef PB_MODEL_H
 #define PB_MODEL_H
 #include "kernels/engine/arena.h"
@@ -45,6 +46,7 @@ typedef struct pb_geometry {
     int max_pos;              /* longest row in tokens */
     pb_rope_scaling rope;     /* scaling of RoPE's frequencies */
     bool o_bias;              /* a bias on the output projection of attention */
+    int keep;                 /* Doge: most keys that a query attends to; 0: another family */
     const pb_v4_geometry *v4; /* NULL except in the V4 family */
 } pb_geometry;
 
@@ -202,8 +204,9 @@ typedef struct pb_model {
  * adapter settings. */
 pb_status pb_model_check(const pb_model_config *c);
 /* Allocates a model and fills it with seeded values: matrices and tables uniform with standard deviation 0.02, gains
- * uniform in 1 +- 0.1, biases in +-0.02, adapters' A in +-1/sqrt(in), adapters' B 0. The same seed gives the same model
- * on every device, in every dtype (up to rounding) and tuning. EINVAL: see pb_model_check; ENOMEM. */
+ * uniform in 1 +- 0.1, biases in +-0.02, adapters' A in +-1/sqrt(in), adapters' B 0; Doge's dt with standard deviation
+ * 0.2 and its dt_a in +-1, so that the biases of the keys differ by more than rounding. The same seed gives the same
+ * model on every device, in every dtype (up to rounding) and tuning. EINVAL: see pb_model_check; ENOMEM. */
 pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out);
 void pb_model_close(pb_model *m);
 /* Fills the weights as pb_model_open does; with cfg.no_weights the caller calls it, once. */

@@ -4,6 +4,7 @@
  * layer (trainer/step/recompute.h). Gradients of activations use one set of buffers, which every layer overwrites. */
 #include "kernels/addnorm/addnorm.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/residual/residual.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/swiglu/swiglu.h"
 #include "trainer/step/gradients.h"
@@ -28,6 +29,23 @@ static pb_status norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gai
                                                       .D = t->model.g.D,
                                                       .accumulate = pb_adds(t),
                                                       .dtype = t->model.cfg.dtype});
+}
+
+/* Backward of the factor of a residual connection, where the model has one: dcur, the gradient of h = factor x + r and so
+ * of r, becomes that of x through the residual connection. The backward pass of the block, which reads dcur as the
+ * gradient of r, must come before. */
+static pb_status factor_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *factor, const void *x)
+{
+    if (!factor) return PB_OK;
+    return pb_residual_bwd(ctx, &(pb_residual_bwd_args){.dy = t->dcur,
+                                                        .x = x,
+                                                        .s = factor->w,
+                                                        .dx = t->dcur,
+                                                        .ds = pb_grad_of(factor),
+                                                        .T = t->T,
+                                                        .D = t->model.g.D,
+                                                        .accumulate = pb_adds(t),
+                                                        .dtype = t->model.cfg.dtype});
 }
 
 /* Backward of the MLP: computes dn, the gradient of its input n2, from dcur, the gradient of its output. */
@@ -103,8 +121,10 @@ pb_status pb_phase_backward(pb_ctx *ctx, void *self)
         const pb_layer_acts *a = &t->layers[layer];
         PB_TRY(pb_recompute_layer(ctx, t, layer));
         PB_TRY(mlp_back(ctx, t, layer, a));
+        PB_TRY(factor_back(ctx, t, pb_layer_param(m, layer, PB_P_residual2), a->hm));
         PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->rstd2));
         PB_TRY(t->block->backward(ctx, t, layer));
+        PB_TRY(factor_back(ctx, t, pb_layer_param(m, layer, PB_P_residual1), a->h));
         PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm1), a->h, a->rstd1));
         PB_TRY(end_stage(ctx, t, m->g.L - layer));
     }

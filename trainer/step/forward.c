@@ -4,6 +4,7 @@
 
 #include "kernels/addnorm/addnorm.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/residual/residual.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/swiglu/swiglu.h"
 #include "trainer/step/loss.h"
@@ -26,11 +27,15 @@ pb_status pb_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const pb_para
                                                       .dtype = t->model.cfg.dtype});
 }
 
-pb_status pb_add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const void *r, const pb_param *gain, void *h,
-                          void *y, float *rstd)
+pb_status pb_add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const pb_param *factor, const pb_param *gain,
+                          void *h, void *y, float *rstd)
 {
-    return pb_addnorm_fwd(ctx, &(pb_addnorm_fwd_args){.x = x,
-                                                      .r = r,
+    if (factor)
+        PB_TRY(pb_residual_fwd(
+            ctx, &(pb_residual_fwd_args){
+                     .x = x, .s = factor->w, .y = h, .T = t->T, .D = t->model.g.D, .dtype = t->model.cfg.dtype}));
+    return pb_addnorm_fwd(ctx, &(pb_addnorm_fwd_args){.x = factor ? h : x,
+                                                      .r = t->proj,
                                                       .w = gain->w,
                                                       .h = h,
                                                       .y = y,
@@ -49,15 +54,17 @@ static pb_status block(pb_ctx *ctx, const pb_trainer *t, int layer)
     const pb_model *m = &t->model;
     const pb_layer_acts *a = &t->layers[layer], *next = layer + 1 < m->g.L ? a + 1 : NULL;
     PB_TRY(t->block->forward(ctx, t, layer));
-    PB_TRY(pb_add_and_norm(ctx, t, a->h, t->proj, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->n2, a->rstd2));
+    PB_TRY(pb_add_and_norm(ctx, t, a->h, pb_layer_param(m, layer, PB_P_residual1), pb_layer_param(m, layer, PB_P_norm2),
+                           a->hm, a->n2, a->rstd2));
     PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_gate_up, a->n2, a->gu));
     PB_TRY(pb_swiglu_fwd(
         ctx, &(pb_swiglu_fwd_args){.gu = a->gu, .y = t->act, .T = t->T, .I = m->g.I, .dtype = m->cfg.dtype}));
     PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_down, t->act, t->proj));
     PB_TRY(pb_weights_ready(ctx, t));
-    PB_TRY(next ? pb_add_and_norm(ctx, t, a->hm, t->proj, pb_layer_param(m, layer + 1, PB_P_norm1), next->h, next->n1,
+    const pb_param *factor = pb_layer_param(m, layer, PB_P_residual2);
+    PB_TRY(next ? pb_add_and_norm(ctx, t, a->hm, factor, pb_layer_param(m, layer + 1, PB_P_norm1), next->h, next->n1,
                                   next->rstd1)
-                : pb_add_and_norm(ctx, t, a->hm, t->proj, m->outer[PB_P_norm], t->hf, t->nf, t->rstdf));
+                : pb_add_and_norm(ctx, t, a->hm, factor, m->outer[PB_P_norm], t->hf, t->nf, t->rstdf));
     return pb_weights_fetch(ctx, t, layer + 3);
 }
 

@@ -3,9 +3,10 @@
 #define PB_FORWARD_H
 #include "trainer/step/trainer_impl.h"
 
-/* pb_norm: y = RMSNorm(x) with the given gain. pb_add_and_norm: h = x + r and y = RMSNorm(h). All are [T,D] but rstd [T].
+/* pb_norm: y = RMSNorm(x) with the given gain. pb_add_and_norm: h = x + t->proj, or
+ * h = factor x + t->proj (residual.h) unless factor is NULL, and y = RMSNorm(h). All are [T,D] but rstd [T].
  * Applied to h, pb_norm gives the y and rstd of pb_add_and_norm, bit for bit (addnorm.h). */
 pb_status pb_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const pb_param *gain, void *y, float *rstd);
-pb_status pb_add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const void *r, const pb_param *gain, void *h,
-                          void *y, float *rstd);
+pb_status pb_add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const pb_param *factor, const pb_param *gain,
+                          void *h, void *y, float *rstd);
 #endif

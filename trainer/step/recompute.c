@@ -15,7 +15,8 @@ static pb_status mlp(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_layer_acts *a = &t->layers[layer];
     const pb_param *gain = pb_layer_param(&t->model, layer, PB_P_norm2);
-    PB_TRY(pb_shares_attention(t) ? pb_add_and_norm(ctx, t, a->h, t->proj, gain, a->hm, a->n2, a->rstd2)
+    const pb_param *factor = pb_layer_param(&t->model, layer, PB_P_residual1);
+    PB_TRY(pb_shares_attention(t) ? pb_add_and_norm(ctx, t, a->h, factor, gain, a->hm, a->n2, a->rstd2)
                                   : pb_norm(ctx, t, a->hm, gain, a->n2, a->rstd2));
     return pb_product_fwd(ctx, t, layer, &pb_product_gate_up, a->n2, a->gu);
 }

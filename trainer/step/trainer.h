@@ -28,12 +28,17 @@ typedef enum pb_clip_variant {
         PB_NCLIPS
 } pb_clip_variant;
 
-/* The keys that queries attend to in a DeepSeek-V4 model. Each entry: X(enumerator, word on the command line,
+/* The keys that queries attend to in models of the families DeepSeek-V4 and Doge. Each entry: X(enumerator, word on the command line,
  * meaning). */
 #define PB_ATTENTION_MAP(X)                                                                                            \
-    X(AUTO, "auto", "sparse in models with an indexer, else dense")                                                    \
+    X(AUTO, "auto", "sparse in the families DeepSeek-V4 and Doge, else dense")                                         \
     X(DENSE, "dense", "attend to everything visible: in V4 the window and all compressed rows")                        \
-    X(SPARSE, "sparse", "attend to the window and the compressed rows that the layer's indexer selects")
+    X(SPARSE, "sparse",                                                                                                \
+      "V4: the window and the compressed rows that the layer's indexer selects; Doge: the keys with the largest "      \
+      "biases among those before the query")                                                                           \
+    X(UNION, "union",                                                                                                  \
+      "Doge: those before the query of the keys with the largest biases in the whole conversation; another function "  \
+      "than sparse, since later tokens change what a query attends to")
 typedef enum pb_attention_variant {
 #define X(id, word, what) PB_ATTENTION_##id,
     PB_ATTENTION_MAP(X)

@@ -3,9 +3,9 @@
 #define PB_V4_TRAINER_H
 #include "tests/trainer/step/trainer_fixture.h"
 
-/* A test variant in addition to those of pb_attention_variant: sparse attention with index_loss, which trains the
- * indexer. */
-enum { WITH_INDEX_LOSS = PB_NATTENTIONS };
+/* A test variant in addition to auto, dense and sparse of pb_attention_variant: sparse attention with index_loss, which
+ * trains the indexer. */
+enum { WITH_INDEX_LOSS = PB_ATTENTION_SPARSE + 1 };
 
 static inline pb_train_config v4_config(int rows, int length, int variant)
 {

@@ -359,6 +359,7 @@ static void packed_rows_equal_each_sample_alone(void **state)
     check_isolation(*state, "tiny", PB_FULL);
     check_isolation(*state, "tiny", PB_LORA);
     check_isolation(*state, "tiny-qwen3", PB_FULL);
+    check_isolation(*state, "doge-tiny", PB_FULL);
 }
 
 static void invalid_packing_is_refused(void **state)

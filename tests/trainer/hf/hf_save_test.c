@@ -20,7 +20,8 @@ static void assert_same_geometry(const pb_geometry *a, const pb_geometry *b)
     assert_true(r->beta_fast == q->beta_fast && r->beta_slow == q->beta_slow && r->truncate == q->truncate);
     assert_true(x.family == y.family && x.V == y.V && x.D == y.D && x.L == y.L && x.H == y.H && x.K == y.K);
     assert_true(x.d == y.d && x.I == y.I && x.eps == y.eps && x.theta == y.theta && x.max_pos == y.max_pos);
-    assert_true(x.tied == y.tied && x.bias == y.bias && x.o_bias == y.o_bias && x.qk_norm == y.qk_norm);
+    assert_true(x.tied == y.tied && x.bias == y.bias && x.o_bias == y.o_bias && x.qk_norm == y.qk_norm &&
+                x.keep == y.keep);
 }
 
 /* ---- saving whole models -------------------------------------------------------------------------------- */
@@ -39,13 +40,13 @@ static void comes_back(pb_ctx *ctx, const pb_model *m, const char *dir)
     pb_model_close(&back);
 }
 
-/* Writes three models into one folder: as one file, as many shards, and as one file again. Each loads back
+/* Writes several models into one folder: as one file, as many shards, and as one file again. Each loads back
  * unchanged. */
 static void saved_models_load_unchanged(void **state)
 {
     pb_ctx *ctx = *state;
     static const size_t shards[] = {0, 60000, 0};
-    for (int i = 0; i < 3 * PB_NFLOAT; i++) {
+    for (int i = 0; i < MODELS * PB_NFLOAT; i++) {
         const pb_geometry *g;
         CHECK_OK(pb_geometry_find(models[i / PB_NFLOAT], &g));
         for (int k = 0; k < 3; k++) {
@@ -178,7 +179,7 @@ static float *logits_of(pb_ctx *ctx, pb_trainer *t, size_t n)
 static void merged_models_give_the_same_logits(void **state)
 {
     pb_ctx *ctx = *state;
-    for (int i = 0; i < 3 * 2; i++) {
+    for (int i = 0; i < MODELS * 2; i++) {
         pb_train_config c = config(models[i / 2], i % 2 ? PB_LORA : PB_QLORA);
         pb_trainer *tuned = open_fixture(ctx, &c);
         pb_model *m = pb_trainer_model(tuned);
@@ -212,7 +213,8 @@ static void models_that_cannot_be_saved_are_refused(void **state)
     full.g.bias = false;
     CHECK_FAILS(pb_model_save_hf(&full, in_folder("no"), NULL), PB_EFORMAT, "a qwen2 model must have biases on q, k");
     full.g.bias = full.g.qk_norm = true;
-    CHECK_FAILS(pb_model_save_hf(&full, in_folder("no"), NULL), PB_EFORMAT, "qwen3 models have norms of q and k");
+    CHECK_FAILS(pb_model_save_hf(&full, in_folder("no"), NULL), PB_EFORMAT,
+                "qwen3 and doge models have norms of q and k");
     assert_false(exists("no"));
     full.g.qk_norm = false;
     CHECK_FAILS(pb_model_save_hf(&full, "/nowhere/at/all", NULL), PB_EPATH, "/nowhere/at/all: No such file");

@@ -10,7 +10,7 @@
 #include "trainer/step/trainer.h"
 
 #define FOLDER PB_FIXTURES "/hf/"
-static const char *const families[] = {"qwen2", "qwen3", "llama"};
+static const char *const families[] = {"qwen2", "qwen3", "llama", "doge"};
 
 static void open_config(const char *family, pb_hf_config *c)
 {
@@ -94,8 +94,8 @@ static void check_gradients(const pb_model *m, const pb_safetensors *f)
 static void results_equal_transformers(void **state)
 {
     pb_ctx *ctx = *state;
-    static const size_t tensors[] = {26, 24, 29};
-    for (int i = 0; i < 3; i++) {
+    static const size_t tensors[] = {26, 24, 29, 42};
+    for (int i = 0; i < 4; i++) {
         pb_hf_config c;
         pb_load_report r;
         pb_safetensors *f = NULL;
@@ -194,6 +194,14 @@ static void defaults_are_those_of_transformers(void **state)
     assert_true(c.g.bias && c.g.o_bias);
     CHECK_OK(parse("{\"attention_bias\":true,\"model_type\":\"qwen2\"}", &c));
     assert_true(c.g.bias && !c.g.o_bias);
+    CHECK_OK(parse("{\"model_type\":\"doge\"}", &c));
+    assert_true(c.g.keep == 2048 && c.g.qk_norm && !c.g.bias && !c.g.o_bias && c.g.d == 16);
+    /* plain RoPE up to the original length, which limits the rows */
+    CHECK_OK(
+        parse("{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4,\"original_max_position_embeddings\":100}}", &c));
+    assert_true(c.g.rope.kind == PB_ROPE_NONE && c.g.max_pos == 100);
+    CHECK_OK(parse("{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}}", &c));
+    assert_true(c.g.max_pos == 128);
     open_config("llama//", &c);
     assert_string_equal(c.g.name, "llama");
 }
@@ -203,7 +211,8 @@ static const struct {
     pb_status status;
     const char *says;
 } refused[] = {
-    {"{\"model_type\":\"mistral\"}", PB_EFORMAT, "c.json: \"model_type\" mistral is not one of qwen2, qwen3, llama"},
+    {"{\"model_type\":\"mistral\"}", PB_EFORMAT,
+     "c.json: \"model_type\" mistral is not one of qwen2, qwen3, llama, doge"},
     {"{\"model_type\":null}", PB_EINVAL, "\"model_type\" is not a printable string"},
     {"{\"architectures\":[\"LlamaModel\"]}", PB_EFORMAT, "\"architectures\""},
     {"{\"hidden_act\":\"gelu\"}", PB_EFORMAT, "\"hidden_act\": only \"silu\""},
@@ -226,8 +235,15 @@ static const struct {
     {"{\"partial_rotary_factor\":0.5}", PB_EFORMAT, "\"partial_rotary_factor\""},
     {"{\"rope_theta\":1}", PB_EINVAL, "\"rope_theta\" is not above 1"},
     {"{\"rope_scaling\":[]}", PB_EINVAL, "\"rope_scaling\" is not an object"},
-    {"{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", PB_EFORMAT,
-     "\"rope_scaling.rope_type\" dynamic is not one of default, linear, llama3, yarn"},
+    {"{\"rope_scaling\":{\"type\":\"longrope\",\"factor\":2}}", PB_EFORMAT,
+     "\"rope_scaling.rope_type\" longrope is not one of default, dynamic, linear, llama3, yarn"},
+    {"{\"rope_scaling\":{\"type\":\"dynamic\"}}", PB_EINVAL, "\"rope_scaling.factor\" is missing"},
+    {"{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2,\"original_max_position_embeddings\":64.5}}", PB_EFORMAT,
+     "\"rope_scaling.original_max_position_embeddings\": not a whole number"},
+    {"{\"model_type\":\"doge\",\"is_moe\":true}", PB_EFORMAT, "\"is_moe\": the mixture of experts"},
+    {"{\"model_type\":\"doge\",\"hidden_dropout\":0.1}", PB_EFORMAT, "\"hidden_dropout\": dropout"},
+    {"{\"model_type\":\"doge\",\"sliding_window\":128}", PB_EFORMAT, "\"sliding_window\": sliding windows"},
+    {"{\"model_type\":\"doge\",\"keep_window_size\":0}", PB_EINVAL, "\"keep_window_size\" is not a whole number"},
     {"{\"rope_scaling\":{\"type\":\"linear\"}}", PB_EINVAL, "\"rope_scaling.factor\" is missing"},
     {"{\"rope_parameters\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":4}}",
      PB_EINVAL, "\"rope_parameters.low_freq_factor\" is not below"},

@@ -4,7 +4,8 @@
 #define PB_MODEL_TEST_H
 #include "tests/trainer/step/trainer_fixture.h"
 
-static const char *const models[] = {"tiny", "tiny-qwen3", "tiny-llama"};
+static const char *const models[] = {"tiny", "tiny-qwen3", "tiny-llama", "doge-tiny"};
+enum { MODELS = sizeof models / sizeof *models };
 
 static inline pb_model open_model(pb_ctx *ctx, const pb_geometry *g, pb_tuning tuning, pb_dtype dtype, uint64_t seed)
 {

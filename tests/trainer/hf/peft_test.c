@@ -11,7 +11,7 @@
 static void saved_adapters_load_unchanged(void **state)
 {
     pb_ctx *ctx = *state;
-    for (int i = 0; i < 3 * 2 * PB_NFLOAT; i++) {
+    for (int i = 0; i < MODELS * 2 * PB_NFLOAT; i++) {
         const pb_geometry *g;
         const pb_tuning tuning = i / PB_NFLOAT % 2 ? PB_LORA : PB_QLORA;
         CHECK_OK(pb_geometry_find(models[i / PB_NFLOAT / 2], &g));

@@ -41,7 +41,8 @@ static void sharded_weights_equal_one_rank(void **state)
         int layers;
         pb_tuning tuning;
     } cases[] = {{"tiny-llama", 1, PB_FULL}, {"tiny-llama", 3, PB_QLORA}, {"tiny-llama", 3, PB_LORA},
-                 {"v4-tiny", 3, PB_FULL},    {"tiny", 1, PB_FULL},        {"tiny-llama", 3, PB_FULL}};
+                 {"v4-tiny", 3, PB_FULL},    {"tiny", 1, PB_FULL},        {"tiny-llama", 3, PB_FULL},
+                 {"doge-tiny", 2, PB_FULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_same(*state, &(plan){.model = cases[i].model,
                                    .layers = cases[i].layers,

@@ -95,13 +95,13 @@ static void compare(pb_ctx *ctx, const pb_train_config *c, const char *what, int
 /* Grouped-query attention with biases, with QK-norm and with neither; every tuning; adapters on every projection. */
 static void no_bit_of_a_step_changes(void **state)
 {
-    static const char *const models[] = {"tiny", "tiny-qwen3", "tiny-llama"};
-    for (int i = 0; i < 3 * PB_NTUNINGS; i++) {
-        pb_train_config c = config(models[i % 3], (pb_tuning)(i / 3));
-        c.model.dtype = i % 4 > 1 ? PB_BF16 : PB_F32;
-        c.packed = i % 3 == 1;
+    static const char *const models[] = {"tiny", "tiny-qwen3", "tiny-llama", "doge-tiny"};
+    for (int i = 0; i < 4 * PB_NTUNINGS; i++) {
+        pb_train_config c = config(models[i % 4], (pb_tuning)(i / 4));
+        c.model.dtype = i / 4 == PB_LORA ? PB_BF16 : PB_F32;
+        c.packed = i % 4 % 2;
         c.clip = i % 2 ? PB_CLIP_MULTI : PB_CLIP_FUSED;
-        compare(*state, &c, models[i % 3], i);
+        compare(*state, &c, models[i % 4], i);
     }
 }
 

@@ -58,8 +58,8 @@ static void check_disjoint(const list *l)
 
 static void tensors_are_disjoint(void **state)
 {
-    static const char *const models[] = {"tiny", "tiny-qwen3", "v4-tiny"};
-    for (int i = 0; i < 3; i++)
+    static const char *const models[] = {"tiny", "tiny-qwen3", "v4-tiny", "doge-tiny"};
+    for (int i = 0; i < 4; i++)
         for (int recompute = 0; recompute < PB_NRECOMPUTES; recompute++) {
             pb_train_config c = config(models[i], PB_FULL);
             list l = {.n = 0};

@@ -51,7 +51,7 @@ static void padding_changes_neither_loss_nor_gradients(void **state)
     static const int padded[] = {8, 12, S};
     for (int i = 0; i < 2 * PB_NTUNINGS; i++) {
         size_t n;
-        pb_train_config c = config(i % 2 ? "tiny-qwen3" : "tiny", (pb_tuning)(i / 2));
+        pb_train_config c = config(i == 1 ? "doge-tiny" : i % 2 ? "tiny-qwen3" : "tiny", (pb_tuning)(i / 2));
         c.packed = i % 2;
         pb_trainer *t = open_trainer(ctx, &c);
         set_rows(t, 7, 7, 7);

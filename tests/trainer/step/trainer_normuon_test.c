@@ -56,7 +56,7 @@ static void matrices_of_layers_go_to_normuon(void **state)
 /* Every row of every matrix is in exactly one block, and blocks do not overlap in the vector of updates. */
 static void blocks_cover_all_rows_once(void **state)
 {
-    static const char *const models[] = {"tiny", "tiny-qwen3", "tiny-llama", "v4-tiny"};
+    static const char *const models[] = {"tiny", "tiny-qwen3", "tiny-llama", "v4-tiny", "doge-tiny"};
     pb_ctx *ctx = *state;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         for (int heads = 0; heads < 2; heads++) {

@@ -49,11 +49,11 @@ static void matches_pytorch_in_chunks(void **state) { compare_with_pytorch(*stat
 /* Loss and gradients equal those of a trainer on the CPU in which every op uses its reference implementation. */
 static void reference_ops_agree(void **state)
 {
-    static const char *const models[] = {"tiny", "tiny-qwen3", "tiny-llama"};
+    static const char *const models[] = {"tiny", "tiny-qwen3", "tiny-llama", "doge-tiny"};
     pb_ctx *ctx = *state, cpu;
     CHECK_OK(pb_ctx_open(&cpu, PB_CPU, 0));
     cpu.impl = "ref";
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         size_t n;
         pb_train_config c = config(models[i / 2], i % 2 ? PB_QLORA : PB_FULL);
         pb_trainer *fast = open_fixture(ctx, &c), *ref = open_fixture(&cpu, &c);
@@ -77,7 +77,7 @@ static void graph_equals_eager_over_ten_steps(void **state)
     static const pb_clip_variant variants[] = {PB_CLIP_FUSED, PB_CLIP_MULTI};
     ctx->deterministic = true;
     for (int i = 0; i < 4; i++) {
-        pb_train_config c = config("tiny", i % 2 ? PB_FULL : PB_QLORA);
+        pb_train_config c = config(i == 1 ? "doge-tiny" : "tiny", i % 2 ? PB_FULL : PB_QLORA);
         c.model.dtype = i / 2 ? PB_BF16 : PB_F32;
         c.clip = variants[i % 2];
         c.max_norm = 0.1f;
@@ -135,9 +135,9 @@ static void backward_can_be_repeated(void **state)
 static void accumulated_halves_equal_the_whole(void **state)
 {
     pb_ctx *ctx = *state;
-    static const pb_tuning tunings[] = {PB_FULL, PB_LORA};
-    for (int i = 0; i < 2; i++) {
-        pb_train_config c = config("tiny-qwen3", tunings[i]);
+    static const pb_tuning tunings[] = {PB_FULL, PB_LORA, PB_FULL};
+    for (int i = 0; i < 3; i++) {
+        pb_train_config c = config(i < 2 ? "tiny-qwen3" : "doge-tiny", tunings[i]);
         double count = 0;
         size_t n;
         pb_trainer *whole = open_fixture(ctx, &c);
