@@ -112,7 +112,10 @@ pb_exit pb_analyze_nan(const char *folder, FILE *out)
     char pattern[1024];
     glob_t files = {0};
     const place *first = NULL;
-    snprintf(pattern, sizeof pattern, "%s/tensors/step*-rank*.csv", folder);
+    if (snprintf(pattern, sizeof pattern, "%s/tensors/step*-rank*.csv", folder) >= (int)sizeof pattern) {
+        pb_fail(PB_EINVAL, "analyze nan: the path of the folder is too long");
+        return pb_complain(PB_EXIT_USAGE);
+    }
     if (glob(pattern, 0, NULL, &files) != 0) {
         pb_fail(PB_EINVAL,
                 "%s: no statistics of tensors; run again with train --profile-ranks all --capture-tensors REGEX",

@@ -55,7 +55,9 @@ expect 0 '' env PB_POISON_RANK=1 "$train" "${options[@]}" --ranks 2 --profile-ra
 [[ $(cat log) == "step 3, rank 1, $place" ]] || fail "two ranks: $(cat log)"
 cp two/tensors/step3-rank1.csv two/tensors/step3-rank0.csv
 expect 0 'also on rank 1: row 0, column 5' "$bench" analyze nan two
-rm two/tensors/step3-*
+cp two/tensors/step3-rank1.csv two/tensors/step4-rank1.csv
+expect 0 'step 3, rank 0, layer 1' "$bench" analyze nan two
+rm two/tensors/step3-* two/tensors/step4-*
 expect 0 'all values of the captured steps are finite' "$bench" analyze nan two
 echo 'h,0,f32,1,1' >>two/tensors/step2-rank0.csv
 expect 2 'step2-rank0.csv: not a table of train --capture-tensors' "$bench" analyze nan two
