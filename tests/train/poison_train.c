@@ -1,6 +1,6 @@
 /* poison_train.c - makes an optimizer step fail. The program train_poisoned is `train` linked with this wrapper: in
  * step number PB_POISON (an environment variable) element 5 of the momentum of layers.1.o is NaN. The next step begins
- * with the value of before, so the fault is transient. */
+ * with the value of before, so the fault is transient. PB_POISON_RANK: only on this rank [all]. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,8 @@ pb_status __wrap_pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result 
     static float was;
     const float nan = NAN;
     const char *at = getenv("PB_POISON");
-    const int poisoned = at ? atoi(at) : 0;
+    const char *only = getenv("PB_POISON_RANK");
+    const int poisoned = at && (!only || atoi(only) == j->rank) ? atoi(at) : 0;
     const pb_model *m = pb_trainer_model(j->trainer);
     float *where = NULL;
     for (int i = 0; i < m->n; i++)

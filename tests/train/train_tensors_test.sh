@@ -42,4 +42,25 @@ expect 2 'train: --capture-tensors needs a schedule' \
     "$train" "${options[@]}" --capture-tensors h --profile-on-demand trigger --profile-out y
 expect 0 'train: the tensors of step 3 were not captured: capture: with tensor' "$train" "${options[@]}" --model smollm2-135m \
     --layers 1 --capture-limit 1 --capture-tensors weight --profile-out z --profile-steps 2:0:0:1:1 --steps 3
+
+# bench analyze nan: the place of the first NaN; what is not known because the step before was not captured.
+place='layer 1, layers.1.o.momentum, matrix row 0, column 5: the first value that is not finite (1 NaN, 0 infinite of 12288)'
+expect 0 "step 3, rank 0, $place" "$bench" analyze nan eager
+expect 0 'step 2 of rank 0 was not captured, so the fault may be older: run again with --profile-steps 0:0:0:3:1' \
+    "$bench" analyze nan eager
+expect 0 'step 2, rank 0, layer 0, layers.0.' "$bench" analyze nan lost
+expect 0 '' env PB_POISON_RANK=1 "$train" "${options[@]}" --ranks 2 --profile-ranks all --profile-steps 0:0:0:4:1 --profile-out two \
+    --capture-tensors '^none$'
+"$bench" analyze nan two >log 2>&1
+[[ $(cat log) == "step 3, rank 1, $place" ]] || fail "two ranks: $(cat log)"
+cp two/tensors/step3-rank1.csv two/tensors/step3-rank0.csv
+expect 0 'also on rank 1: row 0, column 5' "$bench" analyze nan two
+cp two/tensors/step3-rank1.csv two/tensors/step4-rank1.csv
+expect 0 'step 3, rank 0, layer 1' "$bench" analyze nan two
+rm two/tensors/step3-* two/tensors/step4-*
+expect 0 'all values of the captured steps are finite' "$bench" analyze nan two
+echo 'h,0,f32,1,1' >>two/tensors/step2-rank0.csv
+expect 2 'step2-rank0.csv: not a table of train --capture-tensors' "$bench" analyze nan two
+expect 2 'none: no statistics of tensors; run again with train --profile-ranks all --capture-tensors' "$bench" analyze nan none
+expect 2 'analyze nan: it has no options' "$bench" analyze nan two --format csv
 exit $((failures > 0))
