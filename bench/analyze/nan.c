@@ -1,5 +1,6 @@
 /* nan.c - implements nan_command.h. */
-#include <glob.h>
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 
 /* The stages of a step in the order in which it computes them. */
 enum { ACTIVATION, GRADIENT, MOMENTUM, MOMENT2, WEIGHT };
-enum { LINE = 512, FIELDS = 13 };
+enum { LINE = 512, FIELDS = 13, PATH_TEXT = 1400 };
 
 typedef struct place {
     long step;
@@ -62,75 +63,131 @@ static bool read_line(char *line, place *p, bool *bad)
     return p->rows && p->cols && (!*bad || (*field[11] && *field[12]));
 }
 
-/* Sets *first to the first place of a file that is not finite; its tensor stays empty if all are finite. */
-static pb_status read_file(const char *path, place *first)
+/* A table: the first place that is not finite, and the first of the weights; their tensors are empty if all are finite. */
+typedef struct table {
+    place first, weight;
+} table;
+
+static void keep_first(place *first, const place *p)
+{
+    if (!*first->tensor || is_before(p, first)) *first = *p;
+}
+
+static pb_status read_file(const char *path, table *out)
 {
     char line[LINE];
     FILE *f = fopen(path, "r");
-    *first = (place){0};
+    *out = (table){0};
     const char *name = strrchr(path, '/');
     place p = {0};
     if (!f) return pb_fail(PB_EIO, "%s: cannot be read", path);
     bool good = name && sscanf(name, "/step%ld-rank%d.csv", &p.step, &p.rank) == 2 && fgets(line, LINE, f) &&
                 strcmp(line, "tensor,layer,dtype,rows,cols,min,max,rms,zeros,nan,inf,first_row,first_col\n") == 0;
-    first->step = p.step;
-    first->rank = p.rank;
+    out->first.step = p.step;
+    out->first.rank = p.rank;
     for (long i = 0; good && fgets(line, LINE, f); i++) {
         bool bad;
         good = read_line(line, &p, &bad);
         p.stage = stage_of(p.tensor);
         p.order = order_of(p.stage, i);
-        if (good && bad && (!*first->tensor || is_before(&p, first))) *first = p;
+        if (good && bad) keep_first(&out->first, &p);
+        if (good && bad && p.stage == WEIGHT) keep_first(&out->weight, &p);
     }
     good = good && !ferror(f);
     fclose(f);
     return good ? PB_OK : pb_fail(PB_EINVAL, "%s: not a table of train --capture-tensors", path);
 }
 
-static void print(const place *all, size_t n, const place *p, FILE *out)
+/* True if the statistics of the step before are there, of the same rank. */
+static bool knows_step_before(const table *all, size_t n, const place *p)
 {
-    bool before = p->step == 1;
+    for (size_t i = 0; i < n; i++)
+        if (all[i].first.step == p->step - 1 && all[i].first.rank == p->rank) return true;
+    return false;
+}
+
+/* Returns the origin: the first place of all tables, or the weight that spoiled it. The statistics of a step are read
+ * after it. A step whose loss or gradient is not finite changes no weight, so a weight that is not finite after such a
+ * step was so before it, unless the step before is known to have left it finite. */
+static const place *origin(const table *all, size_t n)
+{
+    const table *found = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (*all[i].first.tensor && (!found || is_before(&all[i].first, &found->first))) found = &all[i];
+    if (!found) return NULL;
+    const bool spoiled = found->first.stage < MOMENTUM && *found->weight.tensor;
+    return spoiled && !knows_step_before(all, n, &found->first) ? &found->weight : &found->first;
+}
+
+static void print(const table *all, size_t n, const place *p, FILE *out)
+{
+    int others = 0;
     fprintf(out, "step %ld, rank %d, ", p->step, p->rank);
     if (*p->layer) fprintf(out, "layer %s, ", p->layer);
     fprintf(out, "%s, %s %zu, column %zu: the first value that is not finite (%zu NaN, %zu infinite of %zu)\n",
             p->tensor, p->stage == ACTIVATION ? "token row" : "matrix row", p->row, p->col, p->nans, p->infs,
             p->rows * p->cols);
     for (size_t i = 0; i < n; i++) {
-        before = before || (all[i].step == p->step - 1 && all[i].rank == p->rank);
-        if (&all[i] != p && all[i].step == p->step && strcmp(all[i].tensor, p->tensor) == 0)
-            fprintf(out, "also on rank %d: row %zu, column %zu\n", all[i].rank, all[i].row, all[i].col);
+        const place *q = p->stage == WEIGHT ? &all[i].weight : &all[i].first;
+        if (q == p || q->step != p->step || strcmp(q->tensor, p->tensor) != 0) continue;
+        fprintf(out, "also on rank %d: row %zu, column %zu\n", q->rank, q->row, q->col);
+        others++;
     }
-    if (!before)
+    if (others && p->stage == GRADIENT)
+        fprintf(out, "gradients are read after their sum over the ranks, so it may come from any of these ranks\n");
+    if (knows_step_before(all, n, p)) return;
+    if (p->stage == WEIGHT) fprintf(out, "step %ld began with this weight\n", p->step);
+    if (p->step > 1)
         fprintf(out,
                 "step %ld of rank %d was not captured, so the fault may be older: run again with "
-                "--profile-steps 0:0:0:%ld:1 --profile-ranks all\n",
-                p->step - 1, p->rank, p->step);
+                "--profile-steps %ld:0:0:2:1 --profile-ranks all\n",
+                p->step - 1, p->rank, p->step - 2);
+}
+
+static int is_table(const struct dirent *e)
+{
+    long step;
+    int rank, end = 0;
+    return sscanf(e->d_name, "step%ld-rank%d.csv%n", &step, &rank, &end) == 2 && end && !e->d_name[end];
+}
+
+/* Reads the n tables of `folder`. The caller frees *out. */
+static pb_status read_tables(const char *folder, struct dirent **names, size_t n, table **out)
+{
+    char path[PATH_TEXT];
+    table *all = calloc(n, sizeof *all);
+    pb_status s = all ? PB_OK : pb_fail(PB_ENOMEM, "%.900s: no memory to analyze it", folder);
+    for (size_t i = 0; s == PB_OK && i < n; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name);
+        s = read_file(path, &all[i]);
+    }
+    *out = all;
+    return s;
 }
 
 pb_exit pb_analyze_nan(const char *folder, FILE *out)
 {
-    char pattern[1024];
-    glob_t files = {0};
-    const place *first = NULL;
-    if (snprintf(pattern, sizeof pattern, "%s/tensors/step*-rank*.csv", folder) >= (int)sizeof pattern) {
+    char tensors[PATH_TEXT - 300]; /* leaves room for a file's name */
+    struct dirent **names = NULL;
+    table *all = NULL;
+    if (snprintf(tensors, sizeof tensors, "%s/tensors", folder) >= (int)sizeof tensors) {
         pb_fail(PB_EINVAL, "analyze nan: the path of the folder is too long");
         return pb_complain(PB_EXIT_USAGE);
     }
-    if (glob(pattern, 0, NULL, &files) != 0) {
+    const int n = scandir(tensors, &names, is_table, alphasort);
+    if (n <= 0) {
+        free(names);
         pb_fail(PB_EINVAL,
                 "%s: no statistics of tensors; run again with train --profile-ranks all --capture-tensors REGEX",
                 folder);
         return pb_complain(PB_EXIT_USAGE);
     }
-    place *all = calloc(files.gl_pathc, sizeof *all);
-    pb_status s = all ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory to analyze it", folder);
-    for (size_t i = 0; s == PB_OK && i < files.gl_pathc; i++) {
-        s = read_file(files.gl_pathv[i], &all[i]);
-        if (*all[i].tensor && (!first || is_before(&all[i], first))) first = &all[i];
-    }
-    if (s == PB_OK && first) print(all, files.gl_pathc, first, out);
-    else if (s == PB_OK) fprintf(out, "all values of the captured steps are finite (%zu files)\n", files.gl_pathc);
+    const pb_status s = read_tables(tensors, names, (size_t)n, &all);
+    const place *first = s == PB_OK ? origin(all, (size_t)n) : NULL;
+    if (first) print(all, (size_t)n, first, out);
+    else if (s == PB_OK) fprintf(out, "all values of the captured steps are finite (%d files)\n", n);
+    for (int i = 0; i < n; i++) free(names[i]);
+    free(names);
     free(all);
-    globfree(&files);
     return s == PB_OK ? PB_EXIT_OK : pb_complain(PB_EXIT_USAGE);
 }

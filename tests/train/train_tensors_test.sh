@@ -46,11 +46,19 @@ expect 0 'train: the tensors of step 3 were not captured: capture: with tensor' 
 # bench analyze nan: the place of the first NaN; what is not known because the step before was not captured.
 place='layer 1, layers.1.o.momentum, matrix row 0, column 5: the first value that is not finite (1 NaN, 0 infinite of 12288)'
 expect 0 "step 3, rank 0, $place" "$bench" analyze nan eager
-expect 0 'step 2 of rank 0 was not captured, so the fault may be older: run again with --profile-steps 0:0:0:3:1' \
+expect 0 'step 2 of rank 0 was not captured, so the fault may be older: run again with --profile-steps 1:0:0:2:1' \
     "$bench" analyze nan eager
-expect 0 'step 2, rank 0, layer 0, layers.0.' "$bench" analyze nan lost
+expect 0 'step 2, rank 0, embed.weight, matrix row 0, column 0: the first' "$bench" analyze nan lost
 expect 0 '' env PB_POISON_RANK=1 "$train" "${options[@]}" --ranks 2 --profile-ranks all --profile-steps 0:0:0:4:1 --profile-out two \
     --capture-tensors '^none$'
+mkdir -p 'loaded[1]/tensors'
+{
+    echo tensor,layer,dtype,rows,cols,min,max,rms,zeros,nan,inf,first_row,first_col
+    echo layers.0.qkv,0,f32,32,128,0,1,1,0,9,0,2,3
+    echo layers.0.qkv.weight,0,f32,128,64,0,1,1,0,1,0,7,4
+} >'loaded[1]/tensors/step1-rank0.csv'
+expect 0 'step 1, rank 0, layer 0, layers.0.qkv.weight, matrix row 7, column 4: the first' "$bench" analyze nan 'loaded[1]'
+expect 0 'step 1 began with this weight' "$bench" analyze nan 'loaded[1]'
 "$bench" analyze nan two >log 2>&1
 [[ $(cat log) == "step 3, rank 1, $place" ]] || fail "two ranks: $(cat log)"
 cp two/tensors/step3-rank1.csv two/tensors/step3-rank0.csv
