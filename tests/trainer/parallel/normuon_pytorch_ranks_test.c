@@ -51,9 +51,11 @@ static pb_trainer *train_fixture(group *w, const char *model, pb_tuning tuning, 
     return t;
 }
 
+/* AdamW divides a gradient by its own magnitude. Where an element's gradient is near 0, its rounding, which depends on
+ * the processor's instruction set, is therefore a larger part of the step than in a matrix of NorMuon. */
 static void check_change(const pb_param *p, const float *change, double norm, double product)
 {
-    const double bound = 1e-4 * norm;
+    const double bound = (p->by_rows ? 1e-4 : 1e-3) * norm;
     double sum = 0, dot = 0;
     for (size_t i = 0; i < pb_param_n(p); i++) {
         const double x = (double)change[p->at + i];
