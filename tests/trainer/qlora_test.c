@@ -83,7 +83,9 @@ static void check_fall(pb_ctx *ctx, const fall *f)
     pb_dataset_close(text);
 }
 
-static void loss_of_tiny_falls(void **state) { check_fall(*state, &(fall){"tiny", 0, 4, 64, 1e-2f, 0.975}); }
+/* With a learning rate of 1e-2 the windows stop falling after 60 steps for one seed of the data in six, and which one
+ * depends on the processor's order of summation. With 3e-3 each of six seeds falls in every window, to 0.91 or below. */
+static void loss_of_tiny_falls(void **state) { check_fall(*state, &(fall){"tiny", 0, 4, 64, 3e-3f, 0.95}); }
 
 static void loss_of_smollm2_falls(void **state) { check_fall(*state, &(fall){"smollm2-135m", 1, 1, 24, 2e-3f, 0.7}); }
 
