@@ -44,6 +44,16 @@ expect 2 'usage: scripts/gpu-check BUILD OUT' "$source/scripts/gpu-check"
 expect 2 'usage: scripts/gpu-check BUILD OUT' "$source/scripts/gpu-check" build
 [[ -e out || $(wc -l <log) -ne 3 ]] && fail "gpu-check: more than the usage is printed, or a folder is left"
 
+# gpu-check runs every test that takes its backend from PB_TEST_BACKEND. In a folder without programs each of its runs
+# fails, and the summary names it.
+mkdir -p empty/bin
+PATH=${PATH#*:} "$source/scripts/gpu-check" "$dir/empty" "$dir/checked" backend model ranks >log 2>&1 && fail "gpu-check passes without programs"
+pattern='test_open_device\b|PB_TEST_BACKEND"|"rank_runs.h"|ranks_test.h"'
+for file in $(cd "$source" && grep -rlE "$pattern" tests --include='*_test.c'); do
+    name=$(basename "$file" .c)
+    grep -qE " (backend|model|ranks) $name: " checked/summary || fail "gpu-check does not run $file on the GPU"
+done
+
 expect 0 'tables of' session
 machine=NVIDIA_H200-580.159.04-700W
 [[ $(grep '^without controls' calls | cut -d' ' -f3 | tr '\n' ' ') == 'backward throughput ' ]] ||
