@@ -270,5 +270,5 @@ int main(void)
                                        cmocka_unit_test(losses_of_a_case_are_compared),
                                        cmocka_unit_test(only_the_required_case_is_planned)};
     omp_set_num_threads(1); /* the model is tiny */
-    return cmocka_run_group_tests(tests, test_open_device, test_close);
+    return cmocka_run_group_tests(tests, test_open_cpu, test_close);
 }

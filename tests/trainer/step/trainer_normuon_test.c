@@ -83,6 +83,24 @@ static void blocks_cover_all_rows_once(void **state)
 
 /* ---- one step ------------------------------------------------------------------------------------------------- */
 
+/* Copies n bytes of host memory to new device memory; x NULL: zeros. The caller frees it with pb_release. */
+static void *on_device(pb_ctx *ctx, const void *x, size_t n)
+{
+    void *zeros = calloc(1, n), *p = NULL;
+    assert_non_null(zeros);
+    CHECK_OK(pb_alloc(ctx, n, &p));
+    CHECK_OK(pb_upload(ctx, p, x ? x : zeros, n));
+    free(zeros);
+    return p;
+}
+
+static void assert_equal_on_device(pb_ctx *ctx, const float *a, const float *b, size_t n)
+{
+    float *x = test_fetch(ctx, a, n * sizeof *x), *y = test_fetch(ctx, b, n * sizeof *y);
+    assert_memory_equal(x, y, n * sizeof *x);
+    free(x), free(y);
+}
+
 /* Rows of k in layer 1's qkv, updated alone by the ops. */
 static void a_block_is_trained_as_a_matrix_of_its_own(void **state)
 {
@@ -92,15 +110,18 @@ static void a_block_is_trained_as_a_matrix_of_its_own(void **state)
     const pb_model *m = pb_trainer_model(t);
     const pb_param *p = param_named(m, "layers.1.qkv");
     const size_t first = (size_t)m->g.H * (size_t)m->g.d, rows = (size_t)m->g.K * (size_t)m->g.d, n = rows * p->cols;
-    float *w = test_fetch(ctx, (float *)p->w + first * p->cols, n * 4), *v = calloc(rows, 4), *factor = calloc(rows, 4);
-    float *mom = calloc(n, 4), *u = calloc(n, 4);
+    float *was = test_fetch(ctx, (float *)p->w + first * p->cols, n * 4);
     run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_clip);
-    float *grad = test_fetch(ctx, p->sum + first * p->cols, n * 4);
     pb_clip_state clip;
-    pb_adamw_state lr = {.lr = c.lr};
     CHECK_OK(pb_trainer_clip_states(t, &clip));
+    float *w = on_device(ctx, was, n * 4), *v = on_device(ctx, NULL, rows * 4),
+          *factor = on_device(ctx, NULL, rows * 4);
+    float *mom = on_device(ctx, NULL, n * 4), *u = on_device(ctx, NULL, n * 4), *grad = on_device(ctx, NULL, n * 4);
+    CHECK_OK(pb_copy(ctx, grad, p->sum + first * p->cols, n * 4));
+    pb_clip_state *clips = on_device(ctx, &clip, sizeof clip);
+    pb_adamw_state *lr = on_device(ctx, &(pb_adamw_state){.lr = c.lr}, sizeof *lr);
     CHECK_OK(pb_phase_optimizer(ctx, t));
-    const pb_normuon_when when = {.clip = &clip, .nclip = 1, .scale_gradients = true};
+    const pb_normuon_when when = {.clip = clips, .nclip = 1, .scale_gradients = true};
     const pb_normuon_piece piece = {.w = w,
                                     .grad = grad,
                                     .m = mom,
@@ -111,9 +132,11 @@ static void a_block_is_trained_as_a_matrix_of_its_own(void **state)
                                     .cols = (int)p->cols,
                                     .decay = c.weight_decay};
     const pb_normuon_block block = {.u = u, .v = v, .factor = factor, .rows = (int)rows, .cols = (int)p->cols};
+    pb_normuon_piece *pieces = on_device(ctx, &piece, sizeof piece);
+    pb_normuon_block *blocks = on_device(ctx, &block, sizeof block);
     CHECK_OK(pb_normuon_momentum(
         ctx,
-        &(pb_normuon_momentum_args){.list = &piece, .when = when, .elements = n, .n = 1, .mu = 0.95f, .keep = true}));
+        &(pb_normuon_momentum_args){.list = pieces, .when = when, .elements = n, .n = 1, .mu = 0.95f, .keep = true}));
     CHECK_OK(pb_newton_schulz_run(ctx, &(pb_newton_schulz_run_args){.x = u,
                                                                     .y = u,
                                                                     .n = 1,
@@ -124,14 +147,14 @@ static void a_block_is_trained_as_a_matrix_of_its_own(void **state)
                                                                     .eps = 1e-8f}));
     CHECK_OK(pb_normuon_rows(
         ctx,
-        &(pb_normuon_rows_args){.list = &block, .when = when, .elements = n, .rows = rows, .n = 1, .beta2 = 0.95f}));
+        &(pb_normuon_rows_args){.list = blocks, .when = when, .elements = n, .rows = rows, .n = 1, .beta2 = 0.95f}));
     CHECK_OK(pb_normuon_apply(
-        ctx, &(pb_normuon_apply_args){.list = &piece, .when = when, .state = &lr, .elements = n, .n = 1, .rate = 10}));
-    float *after = test_fetch(ctx, (float *)p->w + first * p->cols, n * 4),
-          *v_after = test_fetch(ctx, p->v + first, rows * 4);
-    assert_memory_equal(after, w, n * 4);
-    assert_memory_equal(v_after, v, rows * 4);
-    free(w), free(v), free(factor), free(mom), free(u), free(grad), free(after), free(v_after);
+        ctx, &(pb_normuon_apply_args){.list = pieces, .when = when, .state = lr, .elements = n, .n = 1, .rate = 10}));
+    assert_equal_on_device(ctx, (float *)p->w + first * p->cols, w, n);
+    assert_equal_on_device(ctx, p->v + first, v, rows);
+    void *const device[] = {w, v, factor, mom, u, grad, clips, lr, pieces, blocks};
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++) pb_release(ctx, device[i]);
+    free(was);
     pb_trainer_close(t);
 }
 
