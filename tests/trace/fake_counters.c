@@ -20,8 +20,8 @@
 
 enum { KERNELS = 2, LOST = 3, MANY = 99 };
 
-/* How far a session is; each call needs the state before it. */
-static enum { OFF, ENABLED, EMPTY, CONFIGURED, STARTED, STOPPED, DECODED } state;
+/* How far a session is; each call needs the state before it. BROKEN: only switching off helps. */
+static enum { OFF, ENABLED, EMPTY, CONFIGURED, STARTED, STOPPED, DECODED, BROKEN } state;
 
 static bool is(const char *kind)
 {
@@ -112,7 +112,7 @@ CUptiResult cuptiRangeProfilerGetCounterDataSize(CUpti_RangeProfiler_GetCounterD
 
 CUptiResult cuptiRangeProfilerCounterDataImageInitialize(CUpti_RangeProfiler_CounterDataImage_Initialize_Params *p)
 {
-    return go(ENABLED, EMPTY);
+    return state == STOPPED || state == DECODED ? go((int)state, EMPTY) : go(ENABLED, EMPTY);
 }
 
 CUptiResult cuptiRangeProfilerSetConfig(CUpti_RangeProfiler_SetConfig_Params *p)
@@ -136,7 +136,7 @@ CUptiResult cuptiRangeProfilerStop(CUpti_RangeProfiler_Stop_Params *p)
 CUptiResult cuptiRangeProfilerDecodeData(CUpti_RangeProfiler_DecodeData_Params *p)
 {
     p->numOfRangeDropped = is("lost") ? LOST : 0;
-    return is("decode") ? CUPTI_ERROR_UNKNOWN : go(STOPPED, DECODED);
+    return is("decode") ? (state = BROKEN, CUPTI_ERROR_UNKNOWN) : go(STOPPED, DECODED);
 }
 
 CUptiResult cuptiRangeProfilerGetCounterDataInfo(CUpti_RangeProfiler_GetCounterDataInfo_Params *p)

@@ -94,10 +94,18 @@ static void *on_device(pb_ctx *ctx, const void *x, size_t n)
     return p;
 }
 
-static void assert_equal_on_device(pb_ctx *ctx, const float *a, const float *b, size_t n)
+/* On a CPU a and b must have equal bits. On a GPU the products of a single block and those of many blocks add in other
+ * orders. */
+static void assert_same_block(pb_ctx *ctx, const float *a, const float *b, size_t n)
 {
     float *x = test_fetch(ctx, a, n * sizeof *x), *y = test_fetch(ctx, b, n * sizeof *y);
-    assert_memory_equal(x, y, n * sizeof *x);
+    if (ctx->id == PB_CPU) {
+        assert_memory_equal(x, y, n * sizeof *x);
+    } else {
+        const pb_diff d = pb_diff_arrays(x, y, n, PB_F32);
+        print_message("difference to a block of its own: %.1e of the norm\n", d.rel);
+        assert_true(d.rel <= 1e-4);
+    }
     free(x), free(y);
 }
 
@@ -150,8 +158,8 @@ static void a_block_is_trained_as_a_matrix_of_its_own(void **state)
         &(pb_normuon_rows_args){.list = blocks, .when = when, .elements = n, .rows = rows, .n = 1, .beta2 = 0.95f}));
     CHECK_OK(pb_normuon_apply(
         ctx, &(pb_normuon_apply_args){.list = pieces, .when = when, .state = lr, .elements = n, .n = 1, .rate = 10}));
-    assert_equal_on_device(ctx, (float *)p->w + first * p->cols, w, n);
-    assert_equal_on_device(ctx, p->v + first, v, rows);
+    assert_same_block(ctx, (float *)p->w + first * p->cols, w, n);
+    assert_same_block(ctx, p->v + first, v, rows);
     void *const device[] = {w, v, factor, mom, u, grad, clips, lr, pieces, blocks};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++) pb_release(ctx, device[i]);
     free(was);
