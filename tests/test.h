@@ -83,6 +83,17 @@ static inline void *test_fetch(pb_ctx *ctx, const void *device, size_t n)
     return host;
 }
 
+/* Copies n bytes of host memory to new device memory; x NULL: zeros. The caller frees it with pb_release. */
+static inline void *test_on_device(pb_ctx *ctx, const void *x, size_t n)
+{
+    void *zeros = calloc(1, n), *p = NULL;
+    assert_non_null(zeros);
+    CHECK_OK(pb_alloc(ctx, n, &p));
+    CHECK_OK(pb_upload(ctx, p, x ? x : zeros, n));
+    free(zeros);
+    return p;
+}
+
 static inline int test_close(void **state)
 {
     pb_ctx_close(*state);

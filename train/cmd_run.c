@@ -14,6 +14,7 @@
 #include "train/save.h"
 #include "train/step.h"
 #include "train/tensor_capture.h"
+#include "train/watchdog.h"
 
 typedef struct run {
     pb_job j;
@@ -23,6 +24,7 @@ typedef struct run {
     pb_export_folder export;
     pb_profiling profiling;
     pb_tensor_capture tensors;
+    pb_watchdog watchdog;
     pb_progress p; /* p.iteration: completed steps, including those of earlier processes of a resumed run */
     double pace;   /* smoothed seconds per step; 0: not known yet */
     long timed;    /* steps of this process */
@@ -289,7 +291,9 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);
         if (!o->quiet && *r.profiling.why) printf("%s\n", r.profiling.why);
-        s = blame_machine(pb_job_explain_lost_device(&r.j, steps(&r)));
+        s = pb_watchdog_start(&r.watchdog, (double)o->step_timeout);
+        if (s == PB_OK) s = blame_machine(pb_job_explain_lost_device(&r.j, steps(&r)));
+        pb_watchdog_stop(&r.watchdog);
     }
     const pb_status profiled = pb_profiling_close(&r.profiling), closed = pb_log_close(&r.log);
     if (s == PB_OK) s = blame_machine(profiled != PB_OK ? profiled : closed);
