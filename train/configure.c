@@ -25,6 +25,7 @@ static const char *const reduces[] = {PB_REDUCE_MAP(WORD)};
 static const char *const recomputes[] = {PB_RECOMPUTE_MAP(WORD)};
 static const char *const shards[] = {PB_SHARD_MAP(WORD)};
 static const char *const optimizers[] = {PB_OPTIMIZER_MAP(WORD)};
+static const char *const moments[] = {PB_ADAMW_FORMAT_MAP(WORD)};
 static const char *const iterations[] = {PB_NS_MAP(WORD)};
 static const char *const ns_dtypes[] = {PB_NS_DTYPE_MAP(WORD)};
 static const char *const lr_factors[] = {PB_NORMUON_ADJUST_MAP(WORD)};
@@ -112,6 +113,11 @@ static pb_status configure_optimizer(const pb_train_options *o, pb_job *j)
 {
     pb_normuon_config *n = &j->cfg.normuon;
     j->cfg.optimizer = (pb_optimizer)INDEX_OF(optimizers, o->optimizer);
+    j->cfg.model.moments = (pb_adamw_format)INDEX_OF(moments, o->moments);
+    if (j->cfg.model.moments != PB_ADAMW_F32 && j->cfg.optimizer != PB_OPTIMIZER_ADAMW)
+        return pb_fail(PB_EINVAL, "--moments %s needs --optimizer adamw", o->moments);
+    if (j->cfg.model.moments != PB_ADAMW_F32 && j->ranks > 1)
+        return pb_fail(PB_EINVAL, "--moments %s trains on one rank", o->moments);
     if (j->cfg.optimizer != PB_OPTIMIZER_NORMUON) {
         if (o->nan_guard) return pb_fail(PB_EINVAL, "--nan-guard needs --optimizer normuon");
         return isnan(o->matrix_lr) ? PB_OK : pb_fail(PB_EINVAL, "--matrix-lr needs --optimizer normuon");

@@ -29,7 +29,7 @@ static void end_process(const pb_watchdog *w, const pb_where *at)
                            "checkpoint stays valid\n",
                            (long long)at->step + 1, w->seconds, at->phase ? at->phase : "none",
                            at->collective ? ", collective " : "", at->collective ? at->collective : "");
-    if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0) { /* nobody reads it: the exit code remains */
+    if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0) { /* a closed standard error: the exit code remains */
     }
     _exit(MACHINE_FAILED);
 }

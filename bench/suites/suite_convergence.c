@@ -156,9 +156,11 @@ static double device_expect(const pb_case *c)
     return steps_of(c, &steps) == PB_OK ? pb_train_case_device_seconds(c) + steps * pb_train_case_device_step(c) : 0;
 }
 
-static const char *const grid[] = {"tuning=full,lora,qlora", NULL};
-static const char *const device_grid[] = {"tuning=full,lora,qlora",
-                                          "tuning=lora,qlora model=qwen2.5-0.5b dtype=bf16 seq=512", NULL};
+static const char *const grid[] = {"tuning=full,lora,qlora", "tuning=full moments=bf16,8bit", NULL};
+static const char *const device_grid[] = {"tuning=full,lora,qlora", "tuning=full moments=bf16,8bit",
+                                          "tuning=lora,qlora model=qwen2.5-0.5b dtype=bf16 seq=512",
+                                          "tuning=full model=qwen2.5-0.5b dtype=bf16 seq=512 moments=f32,bf16,8bit",
+                                          NULL};
 
 const pb_suite pb_suite_convergence = {
     .name = "convergence",
@@ -167,8 +169,8 @@ const pb_suite pb_suite_convergence = {
     .untimed = true,
     .axes =
         "attention= dtype=f32 layers=0 loss-chunk= model=tiny pack= rank=16 recompute= targets=q+v batch=4 clip=multi "
-        "guard= iteration= mode=eager optimizer= seq=64 steps=200 tuning=lora",
-    .omitted = PB_TRAIN_AXES_OMITTED " optimizer=adamw",
+        "guard= iteration= mode=eager moments= optimizer= seq=64 steps=200 tuning=lora",
+    .omitted = PB_TRAIN_AXES_OMITTED " moments=f32 optimizer=adamw",
     .grid = grid,
     .device_grid = device_grid,
     .check = check,

@@ -120,21 +120,25 @@ static const char *const grid[] = {"layers=2 optimizer=adamw",
 #define DEVICE "dtype=bf16 model=qwen2.5-0.5b "
 static const char *const device_grid[] = {
     DEVICE "optimizer=adamw mode=eager,graph",
+    DEVICE "optimizer=adamw moments=bf16,8bit mode=graph",
     DEVICE "optimizer=normuon iteration=quintic,polar_express guard=off,on mode=eager,graph",
     DEVICE "optimizer=normuon iteration=gram guard=off mode=graph",
-    "matrices " DEVICE "optimizer=normuon iteration=polar_express guard=off mode=eager,graph", NULL};
+    "matrices " DEVICE "optimizer=normuon iteration=polar_express guard=off mode=eager,graph",
+    NULL};
 static const char *const device_ranks_grid[] = {
     DEVICE "optimizer=adamw mode=graph shard=none,parameters",
     DEVICE "optimizer=normuon iteration=polar_express guard=off,on mode=graph shard=none,optimizer,parameters",
     "matrices " DEVICE "optimizer=normuon iteration=polar_express guard=off mode=graph shard=none,optimizer", NULL};
 
-#define OMITTED PB_TRAIN_AXES_OMITTED " shard=none"
+#define OMITTED PB_TRAIN_AXES_OMITTED " moments=f32 shard=none"
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
     return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "optimizer", OMITTED);
 }
 
-#define AXES    PB_TRAIN_AXES " batch=1 clip=multi guard= iteration= mode=eager optimizer=adamw seq=64 shard= tuning=full"
+#define AXES                                                                                                           \
+    PB_TRAIN_AXES " batch=1 clip=multi guard= iteration= mode=eager moments= optimizer=adamw seq=64 shard= "           \
+                  "tuning=full"
 #define COUNTED "model=tiny seq=16 "
 static const char *const counted_grid[] = {COUNTED "optimizer=adamw",
                                            COUNTED "optimizer=normuon iteration=polar_express guard=off,on", NULL};

@@ -328,7 +328,7 @@ static const char *const device_ranks_grid[] = {
     "dtype=bf16 mode=graph model=qwen2.5-0.5b tuning=full batch=4 seq=512,2048 reduce=f32,bf16 shard=none,parameters",
     "dtype=bf16 mode=graph model=qwen2.5-1.5b tuning=qlora batch=4 seq=512", NULL};
 
-#define OMITTED PB_TRAIN_AXES_OMITTED " " PB_RANK_AXES_OMITTED " optimizer=adamw"
+#define OMITTED PB_TRAIN_AXES_OMITTED " " PB_RANK_AXES_OMITTED " moments=f32 optimizer=adamw"
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
     if (ctx->id == PB_CPU) return PB_OK;

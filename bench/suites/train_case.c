@@ -62,6 +62,7 @@ static const char *const recomputes[] = {PB_RECOMPUTE_MAP(WORD)};
 static const char *const reduces[] = {PB_REDUCE_MAP(WORD)};
 static const char *const shards[] = {PB_SHARD_MAP(WORD)};
 static const char *const optimizers[] = {PB_OPTIMIZER_MAP(WORD)};
+static const char *const formats[] = {PB_ADAMW_FORMAT_MAP(WORD)};
 static const char *const variants[] = {PB_NS_MAP(WORD)};
 static const char *const dtypes[] = {"f32", "bf16"};
 static const char *const switches[] = {"off", "on"};
@@ -70,14 +71,16 @@ static const char *const switches[] = {"off", "on"};
 /* Sets the optimizer; its axes may be missing. */
 static pb_status optimizer(const pb_case *c, pb_train_config *out)
 {
-    int which = PB_OPTIMIZER_ADAMW, variant = (int)out->normuon.variant, guard = 0;
+    int which = PB_OPTIMIZER_ADAMW, moments = PB_ADAMW_F32, variant = (int)out->normuon.variant, guard = 0;
     const char *ns = pb_case_get(c, "iteration"), *on = pb_case_get(c, "guard");
     if (pb_case_get(c, "optimizer")) PB_TRY(word(c, "optimizer", optimizers, PB_NOPTIMIZERS, &which));
+    if (pb_case_get(c, "moments")) PB_TRY(word(c, "moments", formats, PB_NADAMW_FORMATS, &moments));
     if (ns) PB_TRY(word(c, "iteration", variants, PB_NNS, &variant));
     if (on) PB_TRY(word(c, "guard", switches, 2, &guard));
     if (which != PB_OPTIMIZER_NORMUON && (ns || on))
         return pb_fail(PB_EINVAL, "axis %s needs optimizer=normuon", ns ? "iteration" : "guard");
     out->optimizer = (pb_optimizer)which;
+    out->model.moments = (pb_adamw_format)moments;
     out->normuon.variant = (pb_ns_variant)variant;
     out->normuon.guard = guard;
     return PB_OK;

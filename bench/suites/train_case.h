@@ -20,7 +20,7 @@
 
 /* Axes of the optimizer. guard and iteration (of Newton-Schulz) are for optimizer=normuon only, and in the key only if
  * given. */
-#define PB_OPTIMIZER_AXES " guard= iteration= optimizer="
+#define PB_OPTIMIZER_AXES " guard= iteration= moments= optimizer="
 
 /* pb_train_case_open() opens a trainer for the axes accumulate, attention, batch, clip, dtype, guard, iteration,
  * layers, loss-chunk, model, optimizer, pack, rank, recompute, reduce, seq, shard, targets and tuning, and loads batch 0;

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kernels/adamw/adamw.h"
+#include "kernels/adamw/moments.h"
 #include "kernels/adamw/skips.h"
 #include "kernels/cpu/chunks.h"
 #include "kernels/cpu/cpu.h"
@@ -60,11 +61,86 @@ PB_INLINE void update_range(const pb_adamw_entry *e, float *p, void *w, const co
     if (i < end) update(e, p, w, c, i, (int)(end - i));
 }
 
+/* The moments of a block of 256 elements, which are computed in f32. */
+typedef struct moments {
+    float m[PB_ADAMW_BLOCK], v[PB_ADAMW_BLOCK];
+} moments;
+
+/* Updates the n weights from element i on with the moments x. */
+PB_INLINE void move_block(const pb_adamw_entry *e, const moments *x, const coefs *c, size_t i, size_t n)
+{
+    float *p = e->master ? e->master : e->w;
+    for (size_t k = 0; k < n; k += PB_VLEN) {
+        const int some = n - k < PB_VLEN ? (int)(n - k) : PB_VLEN;
+        const vf m = vf_get(x->m, k, PB_F32, some), v = vf_get(x->v, k, PB_F32, some);
+        const vf y = vf_get(p, i + k, PB_F32, some) * c->keep - m * c->rate / (vf_sqrt(v) * c->unbias2 + c->eps);
+        vf_put(p, i + k, PB_F32, y, some);
+        if (e->master) vf_put(e->w, i + k, e->dtype, y, some);
+    }
+}
+
+static inline void next_moments(const pb_adamw_entry *e, moments *x, const coefs *c, size_t i, size_t n)
+{
+    for (size_t k = 0; k < n; k++) {
+        const float g = c->scale * e->grad[i + k];
+        x->m[k] = pb_adamw_next_m(x->m[k], g, c->b1, c->one_b1);
+        x->v[k] = pb_adamw_next_v(x->v[k], g, c->b2, c->one_b2);
+    }
+    move_block(e, x, c, i, n);
+}
+
+static inline void update_bf16(const pb_adamw_entry *e, const coefs *c, uint32_t key, size_t i, size_t n)
+{
+    uint16_t *m = (uint16_t *)e->m + i, *v = (uint16_t *)e->v + i;
+    moments x;
+    for (size_t k = 0; k < n; k++) x.m[k] = pb_adamw_widen(m[k]), x.v[k] = pb_adamw_widen(v[k]);
+    next_moments(e, &x, c, i, n);
+    for (size_t k = 0; k < n; k++) {
+        const uint32_t random = pb_adamw_random(key, e->first + (uint32_t)(i + k));
+        m[k] = pb_adamw_round(x.m[k], random);
+        v[k] = pb_adamw_round(x.v[k], random >> 16);
+    }
+}
+
+static inline float largest(const float *x, size_t n)
+{
+    float max = 0;
+    for (size_t k = 0; k < n; k++) max = fabsf(x[k]) > max ? fabsf(x[k]) : max;
+    return max;
+}
+
+static inline void update_8bit(const pb_adamw_entry *e, const coefs *c, const float *maps, size_t i, size_t n)
+{
+    const float *map_m = maps, *map_v = maps + 256;
+    uint8_t *m = (uint8_t *)e->m + i, *v = (uint8_t *)e->v + i;
+    float *m_max = pb_adamw_absmax(e->m, e->n) + i / PB_ADAMW_BLOCK;
+    float *v_max = pb_adamw_absmax(e->v, e->n) + i / PB_ADAMW_BLOCK;
+    moments x;
+    for (size_t k = 0; k < n; k++) x.m[k] = map_m[m[k]] * *m_max, x.v[k] = map_v[v[k]] * *v_max;
+    next_moments(e, &x, c, i, n);
+    *m_max = largest(x.m, n);
+    *v_max = largest(x.v, n);
+    for (size_t k = 0; k < n; k++) m[k] = pb_adamw_code_m(map_m, x.m[k], *m_max);
+    for (size_t k = 0; k < n; k++) v[k] = pb_adamw_code_v(map_v, x.v[k], *v_max);
+}
+
+static inline void update_blocks(const pb_adamw_step_args *a, const pb_adamw_entry *e, const coefs *c, size_t i,
+                                 size_t end)
+{
+    const uint32_t key = pb_adamw_mix((uint32_t)a->state->step);
+    for (; i < end; i += PB_ADAMW_BLOCK) {
+        const size_t n = end - i < PB_ADAMW_BLOCK ? end - i : PB_ADAMW_BLOCK;
+        if (e->format == PB_ADAMW_BF16) update_bf16(e, c, key, i, n);
+        else update_8bit(e, c, a->maps, i, n);
+    }
+}
+
 static inline void update_chunk(const pb_adamw_step_args *a, const pb_adamw_entry *e, size_t chunk)
 {
     const coefs c = coefs_of(a, e);
     const size_t i = chunk * CHUNK, end = e->n - i < CHUNK ? e->n : i + CHUNK;
-    if (!e->master) update_range(e, e->w, NULL, &c, i, end);
+    if (e->format != PB_ADAMW_F32) update_blocks(a, e, &c, i, end);
+    else if (!e->master) update_range(e, e->w, NULL, &c, i, end);
     else if (e->dtype == PB_BF16) update_range(e, e->master, e->w, &c, i, end);
     else {
         update_range(e, e->master, NULL, &c, i, end);

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "kernels/adamw/adamw.h"
+#include "kernels/adamw/adamw_8bit_fixtures.h"
 #include "kernels/adamw/adamw_fixtures.h"
+#include "kernels/adamw/moments.h"
 #include "tests/test.h"
 
 enum { N = 53 }; /* elements: some whole SIMD vectors and a tail */
@@ -164,6 +166,89 @@ static void a_skipped_step_changes_nothing(void **state)
     assert_true(s.step == 4 && s.skipped == 2 && t.w[0] != before.w[0]);
 }
 
+/* Codes and scales of the moments after four steps are those of bitsandbytes, with its maps. */
+static void four_steps_of_8_bits_equal_bitsandbytes(void **state)
+{
+    enum { E = sizeof bnb_w0 / sizeof *bnb_w0, BLOCKS = (E + PB_ADAMW_BLOCK - 1) / PB_ADAMW_BLOCK };
+    enum { BYTES = (E + 3) / 4 * 4 + 4 * BLOCKS }; /* codes, and absmax after them */
+    float maps[2][256], w[E];
+    _Alignas(4) uint8_t m[BYTES] = {0}, v[BYTES] = {0};
+    const float *m_absmax = pb_adamw_absmax(m, E), *v_absmax = pb_adamw_absmax(v, E);
+    assert_int_equal(pb_adamw_moment_bytes(PB_ADAMW_8BIT, E), sizeof m);
+    pb_adamw_state s = {.lr = 0.01f};
+    pb_adamw_maps(maps);
+    assert_memory_equal(maps[0], bnb_map_m, sizeof maps[0]);
+    assert_memory_equal(maps[1], bnb_map_v, sizeof maps[1]);
+    memcpy(w, bnb_w0, sizeof w);
+    for (int k = 0; k < 4; k++) {
+        const pb_adamw_entry e = {.w = w,
+                                  .grad = bnb_grad + k * E,
+                                  .m = m,
+                                  .v = v,
+                                  .n = E,
+                                  .format = PB_ADAMW_8BIT,
+                                  .clip = -1,
+                                  .decay = 0.1f};
+        pb_adamw_step_args a = args(&e, 1, &s);
+        a.beta2 = 0.999f, a.narrow = true, a.maps = maps[0];
+        CHECK_OK(pb_adamw_step(*state, &a));
+    }
+    assert_memory_equal(m, bnb_m, sizeof bnb_m);
+    assert_memory_equal(v, bnb_v, sizeof bnb_v);
+    for (int i = 0; i < BLOCKS; i++) {
+        CHECK_NEAR(m_absmax[i], bnb_m_absmax[i], 3e-7 * (double)bnb_m_absmax[i]);
+        CHECK_NEAR(v_absmax[i], bnb_v_absmax[i], 3e-7 * (double)bnb_v_absmax[i]);
+    }
+    for (int i = 0; i < E; i++) CHECK_NEAR(w[i], bnb_w[i], 1e-6 * fmax(fabs((double)bnb_w[i]), 1));
+}
+
+/* v after many equal gradients tends to their square, and m to the gradient. Rounded to the nearest bf16, v would stop
+ * where a step adds less than half the distance of two bf16 numbers. */
+static void moments_in_bf16_have_the_mean_of_f32(void **state)
+{
+    enum { E = 1024, STEPS = 3000 };
+    static float w[E], grad[E];
+    static uint16_t m[E], v[E];
+    double mean_m = 0, mean_v = 0, expected_v = 1 - pow((double)0.999f, STEPS);
+    pb_adamw_state s = {.lr = 0};
+    memset(m, 0, sizeof m), memset(v, 0, sizeof v);
+    for (int i = 0; i < E; i++) grad[i] = 1;
+    const pb_adamw_entry e = {.w = w, .grad = grad, .m = m, .v = v, .n = E, .format = PB_ADAMW_BF16, .clip = -1};
+    pb_adamw_step_args a = args(&e, 1, &s);
+    a.beta2 = 0.999f, a.narrow = true;
+    for (int k = 0; k < STEPS; k++) CHECK_OK(pb_adamw_step(*state, &a));
+    for (int i = 0; i < E; i++) mean_m += (double)pb_bf16_to_f32(m[i]) / E, mean_v += (double)pb_bf16_to_f32(v[i]) / E;
+    CHECK_NEAR(mean_m, 1, 2e-3);
+    CHECK_NEAR(mean_v, expected_v, 2e-3); /* to the nearest: 0.25 at most */
+}
+
+/* The random bits depend on the step and on the index in the vector of all tensors only: two halves give the bits of
+ * the whole. */
+static void slices_in_bf16_have_the_bits_of_the_whole(void **state)
+{
+    enum { E = 700, CUT = 256 };
+    static float w[2][E], grad[E];
+    static uint16_t m[2][E], v[2][E];
+    memset(w, 0, sizeof w), memset(m, 0, sizeof m), memset(v, 0, sizeof v);
+    for (int k = 0; k < 5; k++) {
+        pb_adamw_entry e[3] = {{.n = E, .first = 7}, {.n = CUT, .first = 7}, {.n = E - CUT, .first = 7 + CUT}};
+        for (int i = 0; i < E; i++) grad[i] = (float)(2 * pb_uniform(20 + (uint64_t)k, (size_t)i) - 1);
+        for (int i = 0; i < 3; i++) {
+            const int at = i == 2 ? CUT : 0, which = i > 0;
+            e[i].w = w[which] + at, e[i].grad = grad + at, e[i].m = m[which] + at, e[i].v = v[which] + at;
+            e[i].format = PB_ADAMW_BF16, e[i].clip = -1;
+        }
+        pb_adamw_state s[2] = {{.lr = 0.01f, .step = k}, {.lr = 0.01f, .step = k}};
+        pb_adamw_step_args a = args(e, 1, &s[0]), b = args(e + 1, 2, &s[1]);
+        a.narrow = b.narrow = true;
+        CHECK_OK(pb_adamw_step(*state, &a));
+        CHECK_OK(pb_adamw_step(*state, &b));
+    }
+    assert_memory_equal(m[0], m[1], sizeof m[0]);
+    assert_memory_equal(v[0], v[1], sizeof v[0]);
+    assert_memory_equal(w[0], w[1], sizeof w[0]);
+}
+
 static void bad_arguments_are_named(void **state)
 {
     pb_adamw_state s = {0};
@@ -174,6 +259,8 @@ static void bad_arguments_are_named(void **state)
     CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "beta1=0.9 beta2=1");
     a.beta2 = 0.95f, a.eps = 0;
     CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "eps=0");
+    a.eps = 1e-8f, a.maps = bnb_map_m;
+    CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "narrow is false");
 }
 
 int main(void)
@@ -185,6 +272,9 @@ int main(void)
         cmocka_unit_test(clip_scale_applies_only_when_asked),
         cmocka_unit_test(the_loss_scale_is_divided_out_once),
         cmocka_unit_test(a_skipped_step_changes_nothing),
+        cmocka_unit_test(four_steps_of_8_bits_equal_bitsandbytes),
+        cmocka_unit_test(moments_in_bf16_have_the_mean_of_f32),
+        cmocka_unit_test(slices_in_bf16_have_the_bits_of_the_whole),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return test_every_impl(&pb_op_adamw_step, tests, sizeof tests / sizeof *tests);

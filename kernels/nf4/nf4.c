@@ -23,18 +23,21 @@ static float linspace(int steps, int k)
     return k < (steps + 1) / 2 ? fmaf(step, (float)k, 0.1f) : fmaf(-step, (float)(steps - k), 1.0f);
 }
 
-/* bitsandbytes' create_dynamic_map(signed=True, max_exponent_bits=7, total_bits=8). For each decade 10^(i-6),
- * the interval from 0.1 to 1 is divided into 2^i equal steps; their midpoints enter the map with both signs,
- * and so do 0 and 1 once each. */
-void pb_nf4_dynamic_map(float code[256])
+/* bitsandbytes' create_dynamic_map(both_signs, max_exponent_bits=7, total_bits=8). For each decade 10^(i-6), the
+ * interval from 0.1 to 1 is divided into 2^i equal steps, or 2^(i+1) without negative numbers. Their midpoints enter
+ * the map, and so do 0 and 1 once each. */
+void pb_dynamic_map(bool both_signs, float code[256])
 {
     static const float decade[7] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1};
     int n = 0;
-    for (int i = 0; i < 7; i++)
-        for (int k = 0; k < 1 << i; k++) {
-            const float mean = (linspace(1 << i, k) + linspace(1 << i, k + 1)) / 2 * decade[i];
-            code[n++] = mean, code[n++] = -mean;
+    for (int i = 0; i < 7; i++) {
+        const int steps = both_signs ? 1 << i : 2 << i;
+        for (int k = 0; k < steps; k++) {
+            const float mean = (linspace(steps, k) + linspace(steps, k + 1)) / 2 * decade[i];
+            code[n++] = mean;
+            if (both_signs) code[n++] = -mean;
         }
+    }
     code[n++] = 0, code[n++] = 1;
     qsort(code, 256, sizeof *code, ascending);
 }
@@ -171,7 +174,7 @@ static pb_status dequantize_check(const void *args)
 static const float *bind_code(pb_binder *b)
 {
     float code[256];
-    pb_nf4_dynamic_map(code);
+    pb_dynamic_map(true, code);
     return pb_in_raw(b, "code", code, sizeof code);
 }
 

@@ -8,7 +8,7 @@
  * f32; for bf16 that f32 is rounded.
  *
  * Double quantisation also stores the scales in 8 bits. With offset = mean(absmax), each (absmax - offset) is coded
- * with bitsandbytes' dynamic map `code` [256] (pb_nf4_dynamic_map), in blocks of 256 with scales absmax2:
+ * with bitsandbytes' dynamic map `code` [256] (pb_dynamic_map), in blocks of 256 with scales absmax2:
  *     absmax[j] = code[absmax_q[j]] * absmax2[j/256] + offset, rounded after the product and after the sum.
  *
  * The CUDA and CPU builds of bitsandbytes differ. This op follows csrc/kernels.cu, evaluated in IEEE arithmetic:
@@ -32,8 +32,9 @@
 extern "C" {
 #endif
 
-extern const float pb_nf4_level[16];      /* 16 levels, ascending from -1 to 1 */
-void pb_nf4_dynamic_map(float code[256]); /* ascending; equals bitsandbytes' create_dynamic_map() */
+extern const float pb_nf4_level[16]; /* 16 levels, ascending from -1 to 1 */
+/* Computes bitsandbytes' create_dynamic_map(signed=both_signs), which ascends. */
+void pb_dynamic_map(bool both_signs, float code[256]);
 
 typedef struct pb_nf4_quantize_args {
     const void *w; /* [n] dtype */

@@ -174,7 +174,7 @@ static void same_bytes_as_bitsandbytes(void **state)
     reader r = open_fixtures();
     float *code = take(&r, 256 * sizeof *code), own[256];
     int records = 0;
-    pb_nf4_dynamic_map(own);
+    pb_dynamic_map(true, own);
     assert_memory_equal(own, code, sizeof own);
     for (; r.at < r.size; records++) {
         record f = next_record(&r);
@@ -296,7 +296,7 @@ static void scaling_the_weights_changes_only_the_scales(void **state)
     enum { M = 1000 };
     float w[M], absmax[2][16], absmax2[2], offset[2], code[256];
     uint8_t q[2][M / 2], absmax_q[2][16];
-    pb_nf4_dynamic_map(code);
+    pb_dynamic_map(true, code);
     for (int k = 0; k < 2; k++) {
         for (uint64_t i = 0; i < M; i++) w[i] = (float)ldexp(pb_uniform(5, i) - 0.5, k ? -7 : 0);
         CHECK_OK(pb_nf4_quantize(*state, &(pb_nf4_quantize_args){.w = w,

@@ -23,7 +23,7 @@ pb_status __wrap_pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result 
     const pb_model *m = pb_trainer_model(j->trainer);
     float *where = NULL;
     for (int i = 0; i < m->n; i++)
-        if (strcmp(m->params[i].name, "layers.1.o") == 0) where = m->params[i].m + 5;
+        if (strcmp(m->params[i].name, "layers.1.o") == 0) where = (float *)m->params[i].m + 5;
     if (!where || !poisoned) return __real_pb_job_step(j, g, lr, out);
     step++;
     if (step == poisoned) {

@@ -16,9 +16,12 @@ const pb_st_dtype pb_state_scalar_types[PB_STATE_SCALARS] = {PB_ST_F32, PB_ST_I3
 
 pb_state_tensor pb_state_whole(const pb_param *p, size_t part)
 {
+    static const pb_st_dtype types[PB_NADAMW_FORMATS] = {PB_ST_F32, PB_ST_BF16, PB_ST_U8};
     pb_state_tensor x = {.p = p, .rows = p->rows, .cols = part == 2 && p->by_rows ? 1 : p->cols};
+    void *const of[PB_STATE_PARTS] = {p->master ? p->master : p->w, p->m, p->v};
+    x.dtype = part ? types[p->moments] : PB_ST_F32;
+    if (x.dtype == PB_ST_U8) x.rows = 1, x.cols = pb_param_m_bytes(p);
     x.n = x.rows * x.cols;
-    float *const of[PB_STATE_PARTS] = {p->master ? p->master : p->w, p->m, p->v};
     x.device = of[part];
     snprintf(x.name, sizeof x.name, "%c.%s", "wmv"[part], p -> name);
     return x;
@@ -34,9 +37,10 @@ static pb_state_tensor part_of_piece(const pb_trainer *t, const pb_piece *x, siz
     const bool rows = part == 2 && x->p->by_rows;
     out.first = rows ? x->first / x->p->cols : x->first;
     out.n = part == 2 ? pb_piece_seconds(x) : x->n;
-    if (s->on && part) out.device = part == 1 ? s->m + x->own : s->v + x->second;
-    else if (s->on) out.device = x->p->dtype == PB_F32 ? pb_shards_w(t, x) : pb_shards_master(t, x);
-    else out.device += out.first;
+    void *shard = NULL;
+    if (s->on && part) shard = part == 1 ? s->m + x->own : s->v + x->second;
+    else if (s->on) shard = x->p->dtype == PB_F32 ? pb_shards_w(t, x) : pb_shards_master(t, x);
+    out.device = s->on ? shard : out.device + out.first * sizeof(float);
     return out;
 }
 
@@ -75,7 +79,7 @@ static void describe(const pb_state_tensor *x, char name[96], pb_st_entry *e)
     const bool all = x->n == x->rows * x->cols;
     if (all) snprintf(name, 96, "%s", x->name);
     else snprintf(name, 96, "%s:%zu", x->name, x->first);
-    *e = (pb_st_entry){.name = name, .dtype = PB_ST_F32, .dims = all ? 2 : 1, .shape = {x->n}};
+    *e = (pb_st_entry){.name = name, .dtype = x->dtype, .dims = all ? 2 : 1, .shape = {x->n}};
     if (!all) return;
     e->shape[0] = x->rows;
     e->shape[1] = x->cols;
@@ -118,29 +122,31 @@ static pb_status append(output *o, const void *bytes, size_t n)
 /* Appends a tensor of the device. `host` has room for a chunk. */
 static pb_status append_device(const pb_trainer *t, output *o, const pb_state_tensor *x, float *host)
 {
-    for (size_t first = 0; first < x->n; first += PB_STATE_CHUNK) {
-        const size_t bytes = (x->n - first < PB_STATE_CHUNK ? x->n - first : PB_STATE_CHUNK) * sizeof *host;
+    const size_t all = pb_state_bytes(x), most = (size_t)PB_STATE_CHUNK * sizeof *host;
+    for (size_t first = 0; first < all; first += most) {
+        const size_t bytes = all - first < most ? all - first : most;
         PB_TRY(pb_download(t->ctx, host, x->device + first, bytes));
         PB_TRY(append(o, host, bytes));
     }
     return PB_OK;
 }
 
-/* Appends n elements of the copy, in chunks that stay in the cache between digest and write. */
-static pb_status append_copied(output *o, const float *from, size_t n)
+/* Appends n bytes of the copy, in chunks that stay in the cache between digest and write. */
+static pb_status append_copied(output *o, const unsigned char *from, size_t n)
 {
-    for (size_t first = 0; first < n; first += PB_STATE_CHUNK)
-        PB_TRY(append(o, from + first, (n - first < PB_STATE_CHUNK ? n - first : PB_STATE_CHUNK) * sizeof *from));
+    const size_t most = (size_t)PB_STATE_CHUNK * sizeof(float);
+    for (size_t first = 0; first < n; first += most)
+        PB_TRY(append(o, from + first, n - first < most ? n - first : most));
     return PB_OK;
 }
 
 static pb_status append_tensors(const pb_trainer *t, const pb_state_copy *copy, output *o, float *host)
 {
-    const float *copied = copy ? pb_state_copied(copy) : NULL;
+    const unsigned char *copied = copy ? pb_state_copied(copy) : NULL;
     for (size_t i = 0; i < pb_state_written(t); i++) {
         const pb_state_tensor x = pb_state_written_at(t, i);
-        PB_TRY(copied ? append_copied(o, copied, x.n) : append_device(t, o, &x, host));
-        if (copied) copied += x.n;
+        PB_TRY(copied ? append_copied(o, copied, pb_state_bytes(&x)) : append_device(t, o, &x, host));
+        if (copied) copied += pb_state_bytes(&x);
     }
     return PB_OK;
 }
@@ -267,24 +273,30 @@ void pb_state_describe(pb_trainer *t, pb_state_settings *o)
         PB_OPTIMIZER_MAP(X)
 #undef X
     };
-    static const char *const keys[PB_STATE_SETTINGS] = {"model.geometry", "model.tuning",    "model.dtype",
-                                                        "model.adapters", "model.optimizer", "train.batch",
-                                                        "train.clip",     "train.adamw",     "train.normuon"};
-    static const char *const absent[PB_STATE_SETTINGS] = {[4] = "adamw", [8] = "none"};
+    static const char *const moments[] = {
+#define X(id, text, what) text,
+        PB_ADAMW_FORMAT_MAP(X)
+#undef X
+    };
+    static const char *const keys[PB_STATE_SETTINGS] = {
+        "model.geometry", "model.tuning", "model.dtype", "model.adapters", "model.optimizer",
+        "model.moments",  "train.batch",  "train.clip",  "train.adamw",    "train.normuon"};
+    static const char *const absent[PB_STATE_SETTINGS] = {[4] = "adamw", [5] = "f32", [9] = "none"};
     const pb_train_config *c = &t->cfg;
     const pb_model_config *m = &c->model;
     const size_t room = sizeof o->text[0];
-    enum { FIXED = 5 };
+    enum { FIXED = 6 };
     geometry_text(&t->model.g, o->text[0], room);
     snprintf(o->text[1], room, "%s", tunings[m->tuning]);
     snprintf(o->text[2], room, "%s", pb_dtype_name(m->dtype));
     if (m->tuning == PB_FULL) snprintf(o->text[3], room, "none");
     else snprintf(o->text[3], room, "rank %d alpha %.9g targets %u", m->rank, (double)m->alpha, m->targets);
     snprintf(o->text[4], room, "%s", optimizers[c->optimizer]);
-    snprintf(o->text[5], room, "%d of %d tokens%s", c->B, c->S, c->packed ? ", packed" : "");
-    snprintf(o->text[6], room, "%s %.9g", clips[c->clip], (double)c->max_norm);
-    snprintf(o->text[7], room, "beta1 %.9g beta2 %.9g eps %.9g decay %.9g", (double)c->beta1, (double)c->beta2,
+    snprintf(o->text[5], room, "%s", moments[m->moments]);
+    snprintf(o->text[6], room, "%d of %d tokens%s", c->B, c->S, c->packed ? ", packed" : "");
+    snprintf(o->text[7], room, "%s %.9g", clips[c->clip], (double)c->max_norm);
+    snprintf(o->text[8], room, "beta1 %.9g beta2 %.9g eps %.9g decay %.9g", (double)c->beta1, (double)c->beta2,
              (double)c->eps, (double)c->weight_decay);
-    normuon_text(c, o->text[8], room);
+    normuon_text(c, o->text[9], room);
     for (int i = 0; i < PB_STATE_SETTINGS; i++) o->s[i] = (pb_setting){keys[i], o->text[i], i < FIXED, absent[i]};
 }

@@ -53,7 +53,7 @@ pb_status pb_state_base(pb_trainer *t, pb_digest_text *out);
 
 /* Settings that are derived from the trainer's configuration: "model.*" (what is computed; fixed) and "train.*" (how it
  * is trained; resuming reports differences and continues). */
-enum { PB_STATE_SETTINGS = 9 };
+enum { PB_STATE_SETTINGS = 10 };
 typedef struct pb_state_settings {
     pb_setting s[PB_STATE_SETTINGS];
     char text[PB_STATE_SETTINGS][400];

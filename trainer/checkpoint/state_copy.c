@@ -6,14 +6,14 @@
 #include "trainer/checkpoint/state_impl.h"
 
 struct pb_state_copy {
-    float *state; /* the tensors, as pb_state_copied describes */
+    unsigned char *state; /* the tensors, as pb_state_copied describes */
     pb_adamw_state scalars;
     unsigned char *weights; /* those that pb_peft_save reads; NULL: it reads none of this rank */
     pb_ctx ctx;             /* of the CPU: the model below is host memory */
     pb_model model;         /* the trainer's, with params and the lists of them replaced */
 };
 
-const float *pb_state_copied(const pb_state_copy *c) { return c->state; }
+const unsigned char *pb_state_copied(const pb_state_copy *c) { return c->state; }
 const pb_adamw_state *pb_state_copied_scalars(const pb_state_copy *c) { return &c->scalars; }
 pb_model *pb_state_copy_model(pb_state_copy *c) { return &c->model; }
 
@@ -22,8 +22,11 @@ pb_model *pb_state_copy_model(pb_state_copy *c) { return &c->model; }
 static size_t state_bytes(const pb_trainer *t)
 {
     size_t n = 0;
-    for (size_t i = 0; i < pb_state_written(t); i++) n += pb_state_written_at(t, i).n;
-    return n * sizeof(float);
+    for (size_t i = 0; i < pb_state_written(t); i++) {
+        const pb_state_tensor x = pb_state_written_at(t, i);
+        n += pb_state_bytes(&x);
+    }
+    return n;
 }
 
 /* True for the weights that pb_peft_save reads: adapters, and the gains of the layers. */
@@ -81,7 +84,8 @@ static pb_status make_model(pb_state_copy *c, const pb_model *from)
         pb_param *p = &m->params[i];
         *p = from->params[i];
         p->w = p->q = NULL;
-        p->master = p->grad = p->m = p->v = p->sum = NULL;
+        p->master = p->grad = p->sum = NULL;
+        p->m = p->v = NULL;
         if (!exported(p)) continue;
         p->w = at;
         p->dtype = copied_dtype(p);
@@ -128,11 +132,12 @@ void pb_state_copy_close(pb_state_copy *c)
 
 pb_status pb_state_copy_take(pb_state_copy *c, const pb_trainer *t)
 {
-    float *at = c->state;
+    unsigned char *at = c->state;
     for (size_t i = 0; i < pb_state_written(t); i++) {
         const pb_state_tensor x = pb_state_written_at(t, i);
-        if (x.n) PB_TRY(pb_download(t->ctx, at, x.device, x.n * sizeof *at));
-        at += x.n;
+        const size_t bytes = pb_state_bytes(&x);
+        if (bytes) PB_TRY(pb_download(t->ctx, at, x.device, bytes));
+        at += bytes;
     }
     return pb_state_written_scalars(t) ? pb_download(t->ctx, &c->scalars, t->state, sizeof c->scalars) : PB_OK;
 }

@@ -4,7 +4,7 @@
 #include "trainer/checkpoint/state.h"
 #include "trainer/step/trainer_impl.h"
 
-enum { PB_STATE_CHUNK = 1 << 20 }; /* elements per transfer between host and device */
+enum { PB_STATE_CHUNK = 1 << 20 }; /* f32 elements per transfer between host and device */
 enum { PB_STATE_PARTS = 3, PB_STATE_SCALARS = 4 };
 /* The scalars of a trainer: the last one, of the NaN guard, only with NorMuon. */
 static inline size_t pb_state_scalars(const pb_trainer *t)
@@ -15,14 +15,17 @@ extern const char *const pb_state_scalar_names[PB_STATE_SCALARS];
 extern const pb_st_dtype pb_state_scalar_types[PB_STATE_SCALARS];
 
 /* Elements first .. first+n-1 of one part (weights w, moments m or v) of a trained tensor. The part has the tensor's
- * shape, but the second moment of a matrix that NorMuon trains has one column. */
+ * shape, but the second moment of a matrix that NorMuon trains has one column, and moments in 8 bits are one row of
+ * bytes: codes, and the scales after them (kernels/adamw/adamw.h). */
 typedef struct pb_state_tensor {
     char name[64]; /* such as "m.layers.3.qkv", of the whole tensor */
-    float *device; /* [n] device memory of these elements */
+    pb_st_dtype dtype;
+    unsigned char *device; /* device memory of these elements */
     size_t first, n;
     const pb_param *p;
     size_t rows, cols; /* of the whole part */
 } pb_state_tensor;
+static inline size_t pb_state_bytes(const pb_state_tensor *x) { return x->n * pb_st_dtype_size(x->dtype); }
 /* Describes part `part` (0 w, 1 m, 2 v) of a whole tensor. */
 pb_state_tensor pb_state_whole(const pb_param *p, size_t part);
 
@@ -38,6 +41,6 @@ pb_state_tensor pb_state_written_at(const pb_trainer *t, size_t i);
 size_t pb_state_written_scalars(const pb_trainer *t);
 
 /* The copied elements of the tensors that pb_state_written_at describes, one after the other, and the counters. */
-const float *pb_state_copied(const pb_state_copy *c);
+const unsigned char *pb_state_copied(const pb_state_copy *c);
 const pb_adamw_state *pb_state_copied_scalars(const pb_state_copy *c);
 #endif

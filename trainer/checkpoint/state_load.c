@@ -121,7 +121,7 @@ pb_status pb_state_check(const char *where, const pb_state_files *f, pb_trainer 
     for (int i = 0; i < t->ntrained; i++)
         for (size_t k = 0; k < PB_STATE_PARTS; k++) {
             const pb_state_tensor x = pb_state_whole(t->trained[i], k);
-            PB_TRY(check_tensor(where, f, x.name, PB_ST_F32, &x, &parts));
+            PB_TRY(check_tensor(where, f, x.name, x.dtype, &x, &parts));
         }
     for (size_t i = 0; i < pb_state_scalars(t); i++)
         PB_TRY(check_tensor(where, f, pb_state_scalar_names[i], pb_state_scalar_types[i], NULL, &parts));
@@ -132,18 +132,19 @@ pb_status pb_state_check(const char *where, const pb_state_files *f, pb_trainer 
 
 /* ---- loading -------------------------------------------------------------------------------------------------- */
 
-/* Loads elements first .. first+n-1 of a tensor into device memory [n] of f32. */
+/* Loads elements first .. first+n-1 of a tensor into device memory. */
 static pb_status load_range(const pb_state_files *f, const pb_trainer *t, const pb_state_tensor *to)
 {
     size_t n;
+    const size_t each = pb_st_dtype_size(to->dtype);
     const pb_state_part *x = find(f, to->name, &n);
     for (size_t i = 0; i < n; i++) {
         const size_t from = x[i].first > to->first ? x[i].first : to->first;
         const size_t part_end = x[i].first + x[i].x->n, end = to->first + to->n;
         const size_t until = part_end < end ? part_end : end;
         if (from >= until) continue;
-        PB_TRY(pb_upload(t->ctx, to->device + (from - to->first), x[i].x->data + (from - x[i].first) * sizeof(float),
-                         (until - from) * sizeof(float)));
+        PB_TRY(pb_upload(t->ctx, to->device + (from - to->first) * each, x[i].x->data + (from - x[i].first) * each,
+                         (until - from) * each));
     }
     return PB_OK;
 }
@@ -173,6 +174,7 @@ static pb_status load_rounded(const pb_state_files *f, const pb_trainer *t, cons
 static pb_status load_weights(const pb_state_files *f, const pb_trainer *t, pb_state_tensor x, void *w, uint16_t *host)
 {
     snprintf(x.name, sizeof x.name, "w.%s", x.p->name);
+    x.dtype = PB_ST_F32;
     if (x.p->dtype != PB_F32) return load_rounded(f, t, &x, w, host);
     x.device = w;
     return load_range(f, t, &x);

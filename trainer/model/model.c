@@ -63,6 +63,8 @@ static pb_param *add(pb_model *m, int layer, const char *name, pb_param_kind kin
     *p = (pb_param){.layer = layer, .kind = kind, .rows = rows, .cols = cols, .trained = train};
     p->dtype = vector ? PB_F32 : m->cfg.dtype;
     p->by_rows = train && m->cfg.row_moments && (kind == PB_KIND_MATRIX || kind == PB_KIND_ADAPTER);
+    const bool small = m->cfg.moments == PB_ADAMW_8BIT && pb_param_n(p) < PB_ADAMW_8BIT_LEAST;
+    p->moments = p->by_rows || small ? PB_ADAMW_F32 : m->cfg.moments;
     if (layer < 0) snprintf(p->name, sizeof p->name, "%s", name);
     else snprintf(p->name, sizeof p->name, "layers.%d.%s", layer, name);
     return p;
@@ -164,8 +166,8 @@ static void carve_training(pb_model *m)
         if (!p->trained) continue;
         p->grad = p->sum = grads ? grads + p->at : NULL;
         if (m->cfg.sharded) continue;
-        p->m = pb_carve(&m->moments, pb_param_n(p) * sizeof(float));
-        p->v = pb_carve(&m->moments, pb_param_v_n(p) * sizeof(float));
+        p->m = pb_carve(&m->moments, pb_param_m_bytes(p));
+        p->v = pb_carve(&m->moments, pb_param_v_bytes(p));
     }
 }
 

@@ -9,6 +9,7 @@
  * lines begin with h = f * h instead of h, where f is a learned vector [D] (residual.h). */
 #ifndef PB_MODEL_H
 #define PB_MODEL_H
+#include "kernels/adamw/adamw.h"
 #include "kernels/engine/arena.h"
 #include "kernels/engine/dtype.h"
 #include "kernels/cpu/gemm.h"
@@ -108,8 +109,10 @@ typedef struct pb_param {
     uint8_t *q;           /* NF4 codes, two per byte; NULL when not quantised */
     pb_nf4_scales scales; /* valid when q is not NULL */
     float *master;        /* f32 master copy of a trained bf16 tensor; else NULL */
-    float *grad, *m, *v;  /* f32 gradient and moments [pb_param_n], [pb_param_v_n]; NULL when not trained */
-    bool by_rows;         /* v has one element per row (NorMuon), not one per element (AdamW) */
+    float *grad;          /* f32 gradient [pb_param_n]; NULL when not trained */
+    void *m, *v;          /* moments [pb_param_n], [pb_param_v_n] in the format `moments`; NULL when not trained */
+    pb_adamw_format moments;
+    bool by_rows; /* v has one element per row (NorMuon), not one per element (AdamW), and the moments are f32 */
     /* Gradient that the phases clip and optimizer read. It is `grad`, which the backward pass writes, except where a
      * trainer adds micro-batches in a fixed order (trainer/step/gradients.h). */
     float *sum;
@@ -124,6 +127,8 @@ enum { PB_FLAT_ALIGN = 64 };
 
 static inline size_t pb_param_n(const pb_param *p) { return p->rows * p->cols; }
 static inline size_t pb_param_v_n(const pb_param *p) { return p->by_rows ? p->rows : pb_param_n(p); }
+static inline size_t pb_param_m_bytes(const pb_param *p) { return pb_adamw_moment_bytes(p->moments, pb_param_n(p)); }
+static inline size_t pb_param_v_bytes(const pb_param *p) { return pb_adamw_moment_bytes(p->moments, pb_param_v_n(p)); }
 
 typedef struct pb_model_config {
     const pb_geometry *geometry;
@@ -147,6 +152,8 @@ typedef struct pb_model_config {
     /* If true, the caller keeps the moments and the master weights: p->m and p->v are NULL, and p->master is valid only
      * between pb_model_masters_open and pb_model_masters_close. The trained weights are vectors in pb_model.order. */
     bool sharded;
+    /* Format of AdamW's moments; 8bit: tensors below PB_ADAMW_8BIT_LEAST elements have f32. */
+    pb_adamw_format moments;
     bool row_moments; /* if true, trained matrices and adapters have one second moment per row: pb_param.by_rows */
     bool no_grads;    /* if true, the caller provides the memory of the gradients, p->grad */
     /* If true, with `sharded`, the caller provides the memory of the weights: it sets p->w, p->q and p->scales of all

@@ -72,6 +72,8 @@ void pb_activations_carve(pb_trainer *t)
     t->mask = pb_carve(m, T * f);
     t->inv_count = pb_carve(m, f);
     t->loss_scale = pb_carve(m, f);
+    const bool codes = t->cfg.model.moments == PB_ADAMW_8BIT && !t->cfg.model.frozen;
+    t->adamw_maps = codes ? pb_carve(m, 2 * 256 * f) : NULL;
     t->index_scale = pb_carve(m, t->cfg.model.index_loss > 0 ? f : 0);
     t->start = pb_carve(m, t->cfg.packed ? T * sizeof *t->start : 0);
     t->pos = pb_carve(m, t->cfg.packed ? T * sizeof *t->pos : 0);

@@ -17,7 +17,9 @@ static pb_adamw_entry entry_of(const pb_trainer *t, const pb_param *p, int g)
                             .m = p->m,
                             .v = p->v,
                             .n = pb_param_n(p),
+                            .first = (uint32_t)p->at,
                             .dtype = p->dtype,
+                            .format = p->moments,
                             .clip = variant == PB_CLIP_NONE    ? -1
                                     : variant == PB_CLIP_MULTI ? 0
                                                                : g,

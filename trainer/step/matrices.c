@@ -201,8 +201,8 @@ pb_matrix_place pb_matrices_place(const pb_trainer *t, const pb_matrix_block *b)
     return (pb_matrix_place){.w = (unsigned char *)(x ? pb_shards_w(t, x) : p->w) + at * pb_dtype_size(p->dtype),
                              .master = master ? master + at : NULL,
                              .grad = (x ? pb_shards_grad(t, x) : p->sum) + at,
-                             .m = (x ? s->m + x->own : p->m) + at,
-                             .v = (x ? s->v + x->second : p->v) + row};
+                             .m = (x ? s->m + x->own : (float *)p->m) + at,
+                             .v = (x ? s->v + x->second : (float *)p->v) + row};
 }
 
 static pb_normuon_piece piece_of(const pb_trainer *t, const pb_matrix_block *b, const pb_matrix_place *at,

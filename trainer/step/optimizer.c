@@ -22,10 +22,12 @@ pb_status pb_phase_optimizer(pb_ctx *ctx, void *self)
                                    .loss_scale = t->loss_scale,
                                    .loss = t->all_loss,
                                    .guard = pb_matrices_guard(t),
+                                   .maps = t->adamw_maps,
                                    .elements = (t->shards.on ? t->gradients.slices.total : t->model.trained) -
                                                t->matrices.elements,
                                    .n = pb_adamw_entries(t),
                                    .nclip = groups,
+                                   .narrow = t->model.cfg.moments != PB_ADAMW_F32,
                                    .scale_gradients = t->cfg.clip == PB_CLIP_MULTI,
                                    .beta1 = t->cfg.beta1,
                                    .beta2 = t->cfg.beta2,

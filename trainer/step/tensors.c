@@ -27,8 +27,11 @@ static void give_parameter(const pb_trainer *t, const pb_param *p, receiver *r)
     give(r, p->name, "weight", p->layer, whole ? p->w : NULL, p->rows, p->cols, p->dtype);
     give(r, p->name, "gradient", p->layer, p->trained && !t->gradients.shared.on ? p->sum : NULL, p->rows, p->cols,
          PB_F32);
-    give(r, p->name, "momentum", p->layer, own ? p->m : NULL, p->rows, p->cols, PB_F32);
-    give(r, p->name, "v", p->layer, own ? p->v : NULL, p->rows, p->by_rows ? 1 : p->cols, PB_F32);
+    /* Codes of 8 bits are no values without the scales of their blocks. */
+    const bool readable = own && p->moments != PB_ADAMW_8BIT;
+    const pb_dtype moments = p->moments == PB_ADAMW_BF16 ? PB_BF16 : PB_F32;
+    give(r, p->name, "momentum", p->layer, readable ? p->m : NULL, p->rows, p->cols, moments);
+    give(r, p->name, "v", p->layer, readable ? p->v : NULL, p->rows, p->by_rows ? 1 : p->cols, moments);
 }
 
 typedef struct layer_of {

@@ -160,6 +160,10 @@ pb_status pb_train_check(const pb_train_config *c)
     if (!(c->beta1 >= 0 && c->beta1 < 1 && c->beta2 >= 0 && c->beta2 < 1 && c->eps > 0))
         return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g: need betas from 0 to below 1 and a positive eps",
                        (double)c->beta1, (double)c->beta2, (double)c->eps);
+    if (c->model.moments != PB_ADAMW_F32 && c->optimizer != PB_OPTIMIZER_ADAMW)
+        return pb_fail(PB_EINVAL, "moments in bf16 or 8 bits need the optimizer adamw");
+    if (c->model.moments != PB_ADAMW_F32 && pb_comm_size(c->comm) > 1)
+        return pb_fail(PB_EINVAL, "moments in bf16 or 8 bits need one rank");
     if (c->cached && (!c->model.frozen || c->B != 1 || c->packed))
         return pb_fail(PB_EINVAL, "a KV cache needs a frozen model, batch 1, and rows that are not packed");
     PB_TRY(pb_matrices_check(c));
@@ -171,6 +175,13 @@ static void set_shape(pb_trainer *t, int S)
 {
     t->S = S;
     t->T = t->cfg.B * S;
+}
+
+static pb_status upload_maps(pb_trainer *t)
+{
+    float maps[2][256];
+    pb_adamw_maps(maps);
+    return pb_upload(t->ctx, t->adamw_maps, maps, sizeof maps);
 }
 
 static pb_status set_up(pb_trainer *t)
@@ -193,6 +204,7 @@ static pb_status set_up(pb_trainer *t)
     place_partials(t);
     PB_TRY(t->block->tables(t));
     PB_TRY(pb_clip_write_lists(t));
+    if (t->adamw_maps) PB_TRY(upload_maps(t));
     PB_TRY(pb_trainer_set_loss_scale(t, t->cfg.loss_scale));
     return pb_trainer_set_lr(t, t->cfg.lr);
 }

@@ -162,6 +162,7 @@ struct pb_trainer {
     pb_clip_state *clip;        /* [ngroups] results of clipping; [1] with the variant multi */
     pb_clip_entry *clip_list;   /* [ntrained] */
     pb_adamw_entry *adamw_list; /* [pb_adamw_entries] */
+    float *adamw_maps;          /* [2][256] pb_adamw_maps; NULL unless moments are in 8 bits */
     pb_adamw_state *state;      /* [1] */
 };
 

@@ -7,7 +7,7 @@ bench=$1 source=$2
 # measure OUT ARG...: trains `tiny` for 60 steps.
 measure() {
     local out=$1
-    "$bench" --suite convergence --model tiny --steps 60 --tuning full -n 1 --out "$out" "${@:2}" >log 2>&1
+    "$bench" --suite convergence --model tiny --steps 60 --tuning full --moments "${MOMENTS:-f32}" -n 1 --out "$out" "${@:2}" >log 2>&1
 }
 value() { awk -F, -v metric="$2" '$6 == metric { print $9, $11 }' "$1/results.csv"; }
 
@@ -26,6 +26,11 @@ for metric in first_loss loss_at_50 last_loss; do
     [[ $(value a $metric) == "$(value b $metric)" ]] || fail "$metric: $(value a $metric) eager, $(value b $metric) as a graph"
 done
 
+# Moments in 8 bits are another case, with other losses.
+MOMENTS=8bit measure m --no-compare || fail "moments in 8 bits: $(tail -n 1 log)"
+grep -q '&moments=8bit&' m/results.csv || fail 'the key does not name the format of the moments'
+[[ $(value m last_loss) =~ ok$ && $(value m last_loss) != "$(value a last_loss)" ]] || fail "8 bits: $(value m last_loss)"
+
 # Stored losses gate: a loss that is higher by more than the bound fails, a lower one does not.
 mkdir stored && cp "$source/baselines/gates.csv" stored/
 expect 0 'counters from' "$bench" baseline counters a --baseline stored --reason test
@@ -33,7 +38,7 @@ measure c --baseline stored || fail "against its own losses: $(tail -n 3 log)"
 grep -qE '^note: exact counters against .*: 4 equal$' log || fail "not four equal counters: $(grep exact log)"
 sed -i -E '/,last_loss,/s/,last_loss,([^,]*,[^,]*,)[0-9.]+/,last_loss,\14/' stored/exact/convergence.csv
 grep -q ',last_loss,.*4' stored/exact/convergence.csv || fail "the stored loss was not changed: $(grep last_loss stored/exact/convergence.csv)"
-expect 1 'REGRESSED' "$bench" --suite convergence --model tiny --steps 60 --tuning full -n 1 --out d --baseline stored
+expect 1 'REGRESSED' "$bench" --suite convergence --model tiny --steps 60 --tuning full --moments f32 -n 1 --out d --baseline stored
 
 # A learning rate of nearly nothing is not an option of the suite; too few steps are refused.
 expect 2 'need 20 to 1000000' "$bench" --suite convergence --model tiny --steps 19 -n 1 --dry-run

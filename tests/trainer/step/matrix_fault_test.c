@@ -33,7 +33,7 @@ static pb_trainer *skipped(pb_ctx *ctx, const settings *s)
     t = open_fixture(ctx, &c);
     CHECK_OK(pb_train_step(ctx, t));
     if (s->graph) CHECK_OK(pb_record(ctx, pb_train_step, t, &g));
-    CHECK_OK(pb_upload(ctx, param_named(pb_trainer_model(t), "layers.1.o")->m + AT, &nan, sizeof nan));
+    CHECK_OK(pb_upload(ctx, (float *)param_named(pb_trainer_model(t), "layers.1.o")->m + AT, &nan, sizeof nan));
     CHECK_OK(g ? pb_replay(ctx, g) : pb_train_step(ctx, t));
     pb_graph_free(ctx, g);
     CHECK_OK(pb_trainer_state(t, &state));

@@ -145,7 +145,7 @@ static void a_block_is_trained_as_a_matrix_of_its_own(void **state)
     CHECK_OK(pb_normuon_apply(
         ctx, &(pb_normuon_apply_args){.list = pieces, .when = when, .state = lr, .elements = n, .n = 1, .rate = 10}));
     assert_same_block(ctx, (float *)p->w + first * p->cols, w, n);
-    assert_same_block(ctx, p->v + first, v, rows);
+    assert_same_block(ctx, (float *)p->v + first, v, rows);
     void *const all[] = {w, v, factor, mom, u, grad, clips, lr, pieces, blocks};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) pb_release(ctx, all[i]);
     free(was);
@@ -227,10 +227,10 @@ static void training_lowers_the_loss(void **state)
 static float poison(pb_trainer *t, float value)
 {
     const pb_param *p = param_named(pb_trainer_model(t), "layers.1.o");
-    float *was = test_fetch(t->ctx, p->m + 5, sizeof *was);
+    float *was = test_fetch(t->ctx, (float *)p->m + 5, sizeof *was);
     const float x = *was;
     free(was);
-    CHECK_OK(pb_upload(t->ctx, p->m + 5, &value, sizeof value));
+    CHECK_OK(pb_upload(t->ctx, (float *)p->m + 5, &value, sizeof value));
     return x;
 }
 

@@ -287,6 +287,26 @@ static void invalid_configurations_are_refused(void **state)
     pb_trainer_close(t);
 }
 
+/* Moments in 8 bits are those of trained tensors from 4096 elements on. */
+static void small_tensors_keep_moments_in_f32(void **state)
+{
+    pb_train_config c = config("tiny", PB_FULL);
+    c.model.moments = PB_ADAMW_8BIT;
+    pb_trainer *t = open_trainer(*state, &c);
+    const pb_model *m = pb_trainer_model(t);
+    int narrow = 0;
+    for (int i = 0; i < m->n; i++) {
+        const pb_param *p = &m->params[i];
+        const bool large = p->trained && pb_param_n(p) >= 4096;
+        assert_int_equal(p->moments, large ? PB_ADAMW_8BIT : PB_ADAMW_F32);
+        narrow += large;
+    }
+    assert_true(narrow > 0 && narrow < m->n);
+    pb_trainer_close(t);
+    c.optimizer = PB_OPTIMIZER_NORMUON;
+    CHECK_FAILS(pb_trainer_open(*state, &c, &t), PB_EINVAL, "need the optimizer adamw");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +323,7 @@ int main(void)
         cmocka_unit_test(every_tuning_learns_a_batch),
         cmocka_unit_test(defaults_are_those_of_the_header),
         cmocka_unit_test(invalid_configurations_are_refused),
+        cmocka_unit_test(small_tensors_keep_moments_in_f32),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }
