@@ -84,6 +84,8 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     pb_model_config *m = &j->cfg.model;
     m->blank = j->input.path != NULL;
     m->tuning = (pb_tuning)INDEX_OF(tunings, o->tuning);
+    m->nf4_double = strcmp(o->nf4_scales, "8bit") == 0;
+    if (m->nf4_double && m->tuning != PB_QLORA) return pb_fail(PB_EINVAL, "--nf4-scales 8bit needs --tuning qlora");
     m->dtype = (pb_dtype)INDEX_OF(dtypes, o->dtype);
     m->seed = (uint64_t)o->seed;
     m->fixed_norms = strcmp(o->train_norms, "no") == 0;

@@ -156,9 +156,13 @@ static double device_expect(const pb_case *c)
     return steps_of(c, &steps) == PB_OK ? pb_train_case_device_seconds(c) + steps * pb_train_case_device_step(c) : 0;
 }
 
-static const char *const grid[] = {"tuning=full,lora,qlora", "tuning=full moments=bf16,8bit", NULL};
-static const char *const device_grid[] = {"tuning=full,lora,qlora", "tuning=full moments=bf16,8bit",
+static const char *const grid[] = {"tuning=full,lora,qlora", "tuning=full moments=bf16,8bit",
+                                   "tuning=qlora nf4-scales=8bit", NULL};
+static const char *const device_grid[] = {"tuning=full,lora,qlora",
+                                          "tuning=full moments=bf16,8bit",
+                                          "tuning=qlora nf4-scales=8bit",
                                           "tuning=lora,qlora model=qwen2.5-0.5b dtype=bf16 seq=512",
+                                          "tuning=qlora model=qwen2.5-0.5b dtype=bf16 seq=512 nf4-scales=8bit",
                                           "tuning=full model=qwen2.5-0.5b dtype=bf16 seq=512 moments=f32,bf16,8bit",
                                           NULL};
 
@@ -167,9 +171,9 @@ const pb_suite pb_suite_convergence = {
     .what = "losses of a training run of 200 steps, compared with stored ones; nothing is timed",
     .own_input = true,
     .untimed = true,
-    .axes =
-        "attention= dtype=f32 layers=0 loss-chunk= model=tiny pack= rank=16 recompute= targets=q+v batch=4 clip=multi "
-        "guard= iteration= mode=eager moments= optimizer= seq=64 steps=200 tuning=lora",
+    .axes = "attention= dtype=f32 layers=0 loss-chunk= model=tiny nf4-scales= pack= rank=16 recompute= targets=q+v "
+            "batch=4 clip=multi "
+            "guard= iteration= mode=eager moments= optimizer= seq=64 steps=200 tuning=lora",
     .omitted = PB_TRAIN_AXES_OMITTED " moments=f32 optimizer=adamw",
     .grid = grid,
     .device_grid = device_grid,

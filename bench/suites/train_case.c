@@ -65,6 +65,7 @@ static const char *const optimizers[] = {PB_OPTIMIZER_MAP(WORD)};
 static const char *const formats[] = {PB_ADAMW_FORMAT_MAP(WORD)};
 static const char *const variants[] = {PB_NS_MAP(WORD)};
 static const char *const dtypes[] = {"f32", "bf16"};
+static const char *const scales[] = {"f32", "8bit"};
 static const char *const switches[] = {"off", "on"};
 #undef WORD
 
@@ -91,7 +92,7 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     const pb_geometry *g;
     const char *model = pb_case_get(c, "model");
     int tuning, clip, dtype, attention = PB_ATTENTION_AUTO, reduce = PB_REDUCE_F32, shard = PB_SHARD_NONE;
-    int recompute = PB_RECOMPUTE_NONE;
+    int recompute = PB_RECOMPUTE_NONE, narrow_scales = 0;
     const bool own = c->own && model && strcmp(model, c->own->model) == 0;
     if (own) g = c->own->in.geometry;
     else PB_TRY(pb_geometry_find(model ? model : "", &g));
@@ -104,6 +105,7 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     if (pb_case_get(c, "attention")) PB_TRY(word(c, "attention", attentions, PB_NATTENTIONS, &attention));
     if (pb_case_get(c, "reduce")) PB_TRY(word(c, "reduce", reduces, PB_NREDUCES, &reduce));
     if (pb_case_get(c, "shard")) PB_TRY(word(c, "shard", shards, PB_NSHARDS, &shard));
+    if (pb_case_get(c, "nf4-scales")) PB_TRY(word(c, "nf4-scales", scales, 2, &narrow_scales));
     if (pb_case_get(c, "recompute")) PB_TRY(word(c, "recompute", recomputes, PB_NRECOMPUTES, &recompute));
     if (pb_case_get(c, "accumulate")) PB_TRY(number(c, "accumulate", 1, 1 << 20, &t.micro_batches));
     if (pb_case_get(c, "loss-chunk")) PB_TRY(number(c, "loss-chunk", 0, 1 << 22, &t.loss_chunk));
@@ -114,6 +116,7 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     PB_TRY(target_bits(c, &t.model.targets));
     PB_TRY(optimizer(c, &t));
     t.model.tuning = (pb_tuning)tuning;
+    t.model.nf4_double = narrow_scales;
     t.model.dtype = (pb_dtype)dtype;
     t.model.alpha = 2 * (float)t.model.rank;
     /* With B = 0, as LoRA starts, the gradient of A is zero and checking it would show nothing. */

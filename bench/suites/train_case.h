@@ -9,9 +9,9 @@
 /* Axes of every training suite, with their common defaults. `attention` has no default and is in the key only if given;
  * otherwise the model decides. Only models that offer a choice accept it, so that each case has exactly one key. */
 #define PB_TRAIN_AXES                                                                                                  \
-    "attention= dtype=f32 layers=0 loss-chunk= model=smollm2-135m pack= rank=16 recompute= targets=q+v"
+    "attention= dtype=f32 layers=0 loss-chunk= model=smollm2-135m nf4-scales= pack= rank=16 recompute= targets=q+v"
 /* Their values that the keys omit, because a case is the same without the axis. */
-#define PB_TRAIN_AXES_OMITTED "loss-chunk=0 pack=stream recompute=none"
+#define PB_TRAIN_AXES_OMITTED "loss-chunk=0 nf4-scales=f32 pack=stream recompute=none"
 
 /* Axes of data parallel steps; see docs/ranks.md. They have no default and are in the key only if given; the keys also
  * omit the values of PB_RANK_AXES_OMITTED, with which a step is the same as without the axis. */

@@ -73,19 +73,20 @@ static float block_max(const void *w, size_t from, size_t to, pb_dtype t)
     return max;
 }
 
-static void quantize_scales_ref(const pb_nf4_quantize_args *a, size_t blocks)
+void pb_nf4_quantize_scales(const float *absmax, size_t blocks, const float *code, uint8_t *absmax_q, float *absmax2,
+                            float *offset)
 {
     double sum = 0;
-    for (size_t j = 0; j < blocks; j++) sum += (double)a->absmax[j];
-    const float offset = *a->offset = (float)(sum / (double)blocks);
+    for (size_t j = 0; j < blocks; j++) sum += (double)absmax[j];
+    const float mean = *offset = (float)(sum / (double)blocks);
+#pragma omp parallel for if (blocks > 16384)
     for (size_t j = 0; j < blocks; j += 256) {
         const size_t end = j + 256 < blocks ? j + 256 : blocks;
         float max = 0;
-        for (size_t k = j; k < end; k++) max = fmaxf(max, fabsf(a->absmax[k] - offset));
+        for (size_t k = j; k < end; k++) max = fmaxf(max, fabsf(absmax[k] - mean));
         const float inverse = 1 / max;
-        a->absmax2[j / 256] = max;
-        for (size_t k = j; k < end; k++)
-            a->absmax_q[k] = (uint8_t)dynamic_code(a->code, (a->absmax[k] - offset) * inverse);
+        absmax2[j / 256] = max;
+        for (size_t k = j; k < end; k++) absmax_q[k] = (uint8_t)dynamic_code(code, (absmax[k] - mean) * inverse);
     }
 }
 
@@ -103,7 +104,7 @@ static pb_status quantize_ref(pb_ctx *ctx, const void *args)
             a->q[i / 2] = (uint8_t)(high << 4 | low);
         }
     }
-    if (a->absmax_q && blocks) quantize_scales_ref(a, blocks);
+    if (a->absmax_q && blocks) pb_nf4_quantize_scales(a->absmax, blocks, a->code, a->absmax_q, a->absmax2, a->offset);
     return PB_OK;
 }
 

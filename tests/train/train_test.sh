@@ -409,6 +409,16 @@ grep -q input_layernorm adapter/adapter_config.json || fail 'gains that came wit
 grep -aq layernorm adapter/adapter_model.safetensors || fail 'gains that came with adapters are not in the file'
 rm -r with adapter
 
+# ---- scales of NF4 in 8 bits ---------------------------------------------------------------------------------------
+expect 2 '--nf4-scales 8bit needs --tuning qlora' "$train" --steps 1 --nf4-scales 8bit
+for scales in f32 8bit; do expect 0 '' "$train" --tuning qlora --nf4-scales $scales --steps 3 -q --log $scales.csv --save ck$scales; done
+awk -F, 'FNR == 4 { loss[++n] = $3 } END { d = loss[1] / loss[2] - 1; exit !(n == 2 && d != 0 && d < 1e-3 && d > -1e-3) }' f32.csv 8bit.csv ||
+    fail "losses with scales in f32 and 8 bits: $(tail -qn 1 f32.csv 8bit.csv)"
+expect 2 'belongs to a run with other settings: model.tuning was "qlora, scales in 8 bits", but is "qlora"' \
+    "$train" --tuning qlora --steps 4 --save ck8bit --resume latest
+expect 0 's/step' "$train" --tuning qlora --nf4-scales 8bit --steps 4 --save ck8bit --resume latest
+rm -r f32.csv 8bit.csv ckf32 ck8bit
+
 # ---- the progress line: no time left is shown before the first steps are over -------------------------------------
 expect 0 's/step' "$train" --steps 5 --seq 16 --batch 1
 [[ $(grep '^step' log | sed 's/.*left \([^ ]*\) .*/\1/' | tr '\n' ' ') =~ ^\?\ \?\ 0:[0-9:]+\ 0:[0-9:]+\ 0:00:00\ $ ]] || fail "time left: $(grep '^step' log)"

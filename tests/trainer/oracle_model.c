@@ -31,12 +31,30 @@ static const double nf4[16] = {-1.0,
                                0.7229568362236023,
                                1.0};
 
+/* Copies the scales of a quantised parameter, in f32: plain, or from their 8-bit codes. The caller frees them. */
+static float *scales_of(const pb_model *m, const pb_param *p)
+{
+    const pb_nf4_scales *s = &p->scales;
+    const size_t blocks = (pb_param_n(p) + (size_t)s->block - 1) / (size_t)s->block, groups = (blocks + 255) / 256;
+    if (s->absmax) return test_fetch(m->ctx, s->absmax, blocks * sizeof(float));
+    float *out = malloc(blocks * sizeof *out), *code = test_fetch(m->ctx, s->code, 256 * sizeof *code);
+    float *group = test_fetch(m->ctx, s->absmax2, groups * sizeof *group), *offset = test_fetch(m->ctx, s->offset, 4);
+    uint8_t *q = test_fetch(m->ctx, s->absmax_q, blocks);
+    assert_non_null(out);
+    for (size_t j = 0; j < blocks; j++) {
+        const float product = code[q[j]] * group[j / 256];
+        out[j] = product + *offset;
+    }
+    free(code), free(group), free(offset), free(q);
+    return out;
+}
+
 /* Copies the values of a parameter as double, from any dtype and any device. */
 static void values(const pb_model *m, const pb_param *p, double *out)
 {
     const size_t n = pb_param_n(p), block = p->q ? (size_t)p->scales.block : 1;
     unsigned char *bytes = test_fetch(m->ctx, p->q ? p->q : p->w, p->q ? (n + 1) / 2 : n * pb_dtype_size(p->dtype));
-    float *absmax = p->q ? test_fetch(m->ctx, p->scales.absmax, (n + block - 1) / block * sizeof *absmax) : NULL;
+    float *absmax = p->q ? scales_of(m, p) : NULL;
     for (size_t i = 0; i < n; i++) {
         const unsigned byte = p->q ? bytes[i / 2] : 0, code = i % 2 ? byte % 16 : byte / 16;
         out[i] = p->q ? nf4[code] * (double)absmax[i / block] : pb_load(bytes, i, p->dtype);

@@ -172,7 +172,8 @@ static void the_forward_pass_is_exact(void **state)
 }
 
 /* Compares models of other families with the oracle. They have features that `tiny` lacks: norms of q and k, a head
- * that does not share the embedding, another number of query heads per key head. All targets have adapters. */
+ * that does not share the embedding, another number of query heads per key head, scales in 8 bits. All targets have
+ * adapters. */
 static void other_families_are_exact(void **state)
 {
     both *x = *state;
@@ -184,6 +185,7 @@ static void other_families_are_exact(void **state)
         assert_int_equal(g->V, x->hf.g.V); /* the batch fits this model, too */
         pb_train_config c = pb_train_defaults(g);
         c.model.tuning = PB_QLORA;
+        c.model.nf4_double = i;
         c.model.random_b = true;
         c.model.targets = (1u << PB_NTARGETS) - 1;
         c.B = B;

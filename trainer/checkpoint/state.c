@@ -203,9 +203,12 @@ static pb_status digest_frozen(pb_trainer *t, pb_digest *d, const pb_param *p, f
     PB_TRY(pb_model_hold(&t->model, p));
     pb_digest_add(d, p->name, strlen(p->name) + 1);
     if (!p->q) return digest_device(t, d, p->w, n * pb_dtype_size(p->dtype), host);
-    const size_t blocks = (n + (size_t)p->scales.block - 1) / (size_t)p->scales.block;
+    const size_t blocks = pb_param_blocks(p);
     PB_TRY(digest_device(t, d, p->q, (n + 1) / 2, host));
-    return digest_device(t, d, p->scales.absmax, blocks * sizeof(float), host);
+    if (p->scales.absmax) return digest_device(t, d, p->scales.absmax, blocks * sizeof(float), host);
+    PB_TRY(digest_device(t, d, p->scales.absmax_q, blocks, host));
+    PB_TRY(digest_device(t, d, p->scales.absmax2, (blocks + 255) / 256 * sizeof(float), host));
+    return digest_device(t, d, p->scales.offset, sizeof(float), host);
 }
 
 pb_status pb_state_base(pb_trainer *t, pb_digest_text *out)
@@ -287,7 +290,7 @@ void pb_state_describe(pb_trainer *t, pb_state_settings *o)
     const size_t room = sizeof o->text[0];
     enum { FIXED = 6 };
     geometry_text(&t->model.g, o->text[0], room);
-    snprintf(o->text[1], room, "%s", tunings[m->tuning]);
+    snprintf(o->text[1], room, "%s%s", tunings[m->tuning], m->nf4_double ? ", scales in 8 bits" : "");
     snprintf(o->text[2], room, "%s", pb_dtype_name(m->dtype));
     if (m->tuning == PB_FULL) snprintf(o->text[3], room, "none");
     else snprintf(o->text[3], room, "rank %d alpha %.9g targets %u", m->rank, (double)m->alpha, m->targets);

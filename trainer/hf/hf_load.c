@@ -30,6 +30,10 @@ typedef struct loader {
     source *source; /* [m->n] */
     void *host;     /* [CHUNK] elements of the largest dtype */
     void *dense;    /* [CHUNK] elements of device memory, the input of the NF4 quantisation */
+    /* With double quantisation: f32 scales of a chunk in device memory, and of the whole parameter on the host, which are
+     * quantised when the last chunk is there. */
+    void *chunk_absmax;
+    float *absmax;
     pb_load_report report;
 } loader;
 
@@ -114,13 +118,49 @@ static pb_status load_chunk(loader *l, const pb_param *p, const source *s, size_
     if (p->master) PB_TRY(put(l, s, first, n, PB_F32, p->master + first));
     if (!p->q) return put(l, s, first, n, p->dtype, (unsigned char *)p->w + first * pb_dtype_size(p->dtype));
     PB_TRY(put(l, s, first, n, p->dtype, l->dense));
-    return pb_nf4_quantize(l->m->ctx,
-                           &(pb_nf4_quantize_args){.w = l->dense,
-                                                   .q = p->q + first / 2,
-                                                   .absmax = (float *)p->scales.absmax + first / p->scales.block,
-                                                   .n = n,
-                                                   .block = p->scales.block,
-                                                   .dtype = p->dtype});
+    const size_t block = (size_t)p->scales.block, at = first / block;
+    PB_TRY(pb_nf4_quantize(
+        l->m->ctx, &(pb_nf4_quantize_args){.w = l->dense,
+                                           .q = p->q + first / 2,
+                                           .absmax = l->absmax ? l->chunk_absmax : (float *)p->scales.absmax + at,
+                                           .n = n,
+                                           .block = p->scales.block,
+                                           .dtype = p->dtype}));
+    if (!l->absmax) return PB_OK;
+    return pb_download(l->m->ctx, l->absmax + at, l->chunk_absmax, (n + block - 1) / block * sizeof(float));
+}
+
+/* Quantises the scales of a parameter that is complete. */
+static pb_status quantise_scales(loader *l, const pb_param *p)
+{
+    const size_t blocks = pb_param_blocks(p), groups = (blocks + 255) / 256;
+    float code[256], offset, *absmax2 = malloc(groups * sizeof *absmax2);
+    uint8_t *absmax_q = malloc(blocks);
+    pb_status s = absmax2 && absmax_q ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the scales of %s", p->name);
+    if (s == PB_OK) {
+        pb_dynamic_map(true, code);
+        pb_nf4_quantize_scales(l->absmax, blocks, code, absmax_q, absmax2, &offset);
+        s = pb_upload(l->m->ctx, (uint8_t *)p->scales.absmax_q, absmax_q, blocks);
+    }
+    if (s == PB_OK) s = pb_upload(l->m->ctx, (float *)p->scales.absmax2, absmax2, groups * sizeof *absmax2);
+    if (s == PB_OK) s = pb_upload(l->m->ctx, (float *)p->scales.offset, &offset, sizeof offset);
+    free(absmax2);
+    free(absmax_q);
+    return s;
+}
+
+/* Allocates the scales of a chunk and of the largest quantised parameter, for double quantisation. */
+static pb_status allocate_scales(loader *l)
+{
+    size_t most = 0;
+    for (int i = 0; l->m->nf4_code && i < l->m->n; i++) {
+        const pb_param *p = &l->m->params[i];
+        if (p->q && pb_param_blocks(p) > most) most = pb_param_blocks(p);
+    }
+    if (!most) return PB_OK;
+    l->absmax = malloc(most * sizeof *l->absmax);
+    if (!l->absmax) return pb_fail(PB_ENOMEM, "no memory for the scales of NF4");
+    return pb_alloc(l->m->ctx, ((size_t)CHUNK / (size_t)l->m->cfg.nf4_block + 1) * sizeof(float), &l->chunk_absmax);
 }
 
 static pb_status load_all(loader *l)
@@ -136,6 +176,7 @@ static pb_status load_all(loader *l)
             PB_TRY(load_chunk(l, p, s, first, n));
             PB_TRY(pb_model_keep(l->m, p, first, n));
         }
+        if (all && p->q && l->absmax) PB_TRY(quantise_scales(l, p));
     }
     return pb_sync(l->m->ctx);
 }
@@ -150,6 +191,7 @@ static pb_status run(loader *l, const char *path)
     list_unused(l);
     if (l->m->ctx->planning) return PB_OK;
     PB_TRY(pb_alloc(l->m->ctx, CHUNK * sizeof(float), &l->dense));
+    PB_TRY(allocate_scales(l));
     return load_all(l);
 }
 
@@ -159,6 +201,8 @@ pb_status pb_model_load_hf(pb_model *m, const char *path, pb_load_report *report
     const pb_status s = run(&l, path);
     if (s == PB_OK && report) *report = l.report;
     pb_release(m->ctx, l.dense);
+    pb_release(m->ctx, l.chunk_absmax);
+    free(l.absmax);
     pb_hf_source_close(l.files);
     free(l.list.at);
     free(l.host);

@@ -7,7 +7,8 @@
 
 #include "kernels/nf4/nf4.h"
 
-enum { PIECE = 1 << 20, LARGEST_BLOCK = 4096 }; /* elements */
+enum { PIECE = 1 << 20 };        /* elements */
+enum { SCALES_PER_GROUP = 256 }; /* of NF4 with double quantisation */
 
 typedef struct writer {
     pb_model *m;
@@ -15,7 +16,7 @@ typedef struct writer {
     void *raw;    /* [room] elements of the largest dtype: host buffer for downloaded data and for data to append */
     float *wide;  /* [room] the current chunk in f32 */
     float *a, *b; /* the adapter of the current tensor: [R,in], [out,R] */
-    float *dense; /* [room + 2 blocks] device memory for dequantised NF4 */
+    float *dense; /* [room + 2 groups of scales] device memory for dequantised NF4 */
     size_t room;  /* elements of the largest chunk */
 } writer;
 
@@ -38,14 +39,20 @@ static const pb_param *adapter(const pb_model *m, const pb_hf_tensor *t, const p
 
 /* ---- reading parameters from device memory ------------------------------------------------------------ */
 
-/* Dequantises elements [first, first+n) of a parameter. It processes whole NF4 blocks, because a tensor may begin
- * inside a block. */
+/* Dequantises elements [first, first+n) of a parameter. It begins with a whole NF4 block, because a tensor may begin
+ * inside one; with double quantisation with a whole group of scales. */
 static pb_status read_nf4(const writer *w, const pb_param *p, size_t first, size_t n)
 {
-    const size_t block = (size_t)p->scales.block, from = first / block * block, all = pb_param_n(p);
+    const size_t block = (size_t)p->scales.block, unit = p->scales.absmax ? block : block * SCALES_PER_GROUP;
+    const size_t from = first / unit * unit, all = pb_param_n(p);
     const size_t end = (first + n + block - 1) / block * block, to = end < all ? end : all;
     pb_nf4_scales s = p->scales;
-    s.absmax += from / block;
+    if (s.absmax) {
+        s.absmax += from / block;
+    } else {
+        s.absmax_q += from / block;
+        s.absmax2 += from / unit;
+    }
     PB_TRY(pb_nf4_dequantize(
         w->m->ctx,
         &(pb_nf4_dequantize_args){.q = p->q + from / 2, .scales = s, .w = w->dense, .n = to - from, .dtype = PB_F32}));
@@ -170,8 +177,9 @@ static pb_status write_all(writer *w, const pb_hf_tensor *t, size_t n, bool merg
 {
     PB_TRY(make_room(w, t, n));
     if (w->m->cfg.tuning == PB_QLORA && merge) {
+        const size_t group = (size_t)SCALES_PER_GROUP * (size_t)w->m->cfg.nf4_block;
         void *dense;
-        PB_TRY(pb_alloc(w->m->ctx, (w->room + 2 * LARGEST_BLOCK) * sizeof(float), &dense));
+        PB_TRY(pb_alloc(w->m->ctx, (w->room + 2 * group) * sizeof(float), &dense));
         w->dense = dense;
     }
     PB_TRY(create(w, t, n, path));

@@ -139,21 +139,32 @@ static void carve_vectors(pb_model *m)
     }
 }
 
+static void carve_quantised(pb_model *m, pb_param *p)
+{
+    p->scales = (pb_nf4_scales){.block = m->cfg.nf4_block};
+    const size_t blocks = pb_param_blocks(p);
+    p->q = pb_carve(&m->weights, (pb_param_n(p) + 1) / 2);
+    if (!m->cfg.nf4_double) {
+        p->scales.absmax = pb_carve(&m->weights, blocks * sizeof(float));
+        return;
+    }
+    p->scales.absmax_q = pb_carve(&m->weights, blocks);
+    p->scales.absmax2 = pb_carve(&m->weights, (blocks + 255) / 256 * sizeof(float));
+    p->scales.offset = pb_carve(&m->weights, sizeof(float));
+    p->scales.code = m->nf4_code;
+}
+
 static void carve_weights(pb_model *m)
 {
+    m->nf4_code = m->cfg.nf4_double ? pb_carve(&m->weights, 256 * sizeof(float)) : NULL;
     if (m->cfg.sharded) carve_vectors(m);
     if (m->cfg.no_weights) return;
     for (int i = 0; i < m->n; i++) {
         pb_param *p = &m->params[i];
         if (m->cfg.sharded && p->trained) continue;
-        size_t n = pb_param_n(p), blocks = (n + (size_t)m->cfg.nf4_block - 1) / (size_t)m->cfg.nf4_block;
-        if (pb_param_quantised(m, p)) {
-            p->q = pb_carve(&m->weights, (n + 1) / 2);
-            p->scales =
-                (pb_nf4_scales){.absmax = pb_carve(&m->weights, blocks * sizeof(float)), .block = m->cfg.nf4_block};
-        } else {
-            p->w = pb_carve(&m->weights, n * pb_dtype_size(p->dtype));
-        }
+        const size_t n = pb_param_n(p);
+        if (pb_param_quantised(m, p)) carve_quantised(m, p);
+        else p->w = pb_carve(&m->weights, n * pb_dtype_size(p->dtype));
         if (p->trained && p->dtype != PB_F32) p->master = pb_carve(&m->weights, n * sizeof(float));
     }
 }
@@ -262,33 +273,41 @@ static pb_status draw(pb_model *m, const pb_param *p, void *dense)
     return pb_uniform_fill(m->ctx, &a);
 }
 
-static pb_status quantise(pb_model *m, const pb_param *p, const void *dense)
+/* absmax: room for the scales in f32; used with double quantisation only. */
+static pb_status quantise(pb_model *m, const pb_param *p, const void *dense, float *absmax)
 {
+    const pb_nf4_scales *s = &p->scales;
     return pb_nf4_quantize(m->ctx, &(pb_nf4_quantize_args){.w = dense,
                                                            .q = p->q,
-                                                           .absmax = (float *)p->scales.absmax,
+                                                           .absmax = s->absmax ? (float *)s->absmax : absmax,
+                                                           .code = s->code,
+                                                           .absmax_q = (uint8_t *)s->absmax_q,
+                                                           .absmax2 = (float *)s->absmax2,
+                                                           .offset = (float *)s->offset,
                                                            .n = pb_param_n(p),
-                                                           .block = p->scales.block,
+                                                           .block = s->block,
                                                            .dtype = p->dtype});
 }
 
 pb_status pb_model_fill(pb_model *m)
 {
-    void *dense = NULL;
+    void *dense = NULL, *absmax = NULL;
     size_t largest = 0;
     for (int i = 0; i < m->n; i++)
         if (m->params[i].q && drawn(m, &m->params[i]) && pb_param_n(&m->params[i]) > largest)
             largest = pb_param_n(&m->params[i]);
     if (largest) PB_TRY(pb_alloc(m->ctx, largest * pb_dtype_size(m->cfg.dtype), &dense));
     pb_status s = PB_OK;
+    if (largest && m->nf4_code) s = pb_alloc(m->ctx, (largest / (size_t)m->cfg.nf4_block + 1) * sizeof(float), &absmax);
     for (int i = 0; s == PB_OK && i < m->n; i++) {
         const pb_param *p = &m->params[i];
         if (!drawn(m, p) || m->ctx->planning) continue;
         s = draw(m, p, p->q ? dense : p->w);
-        if (s == PB_OK && p->q) s = quantise(m, p, dense);
+        if (s == PB_OK && p->q) s = quantise(m, p, dense, absmax);
         if (s == PB_OK) s = pb_model_keep(m, p, 0, pb_param_n(p));
     }
     if (s == PB_OK && largest) s = pb_sync(m->ctx);
+    pb_release(m->ctx, absmax);
     pb_release(m->ctx, dense);
     return s;
 }
@@ -304,12 +323,22 @@ pb_status pb_model_check(const pb_model_config *c)
         return pb_fail(PB_EINVAL, "the dtype of a model must be f32 or bf16");
     if (!(c->index_loss >= 0 && isfinite(c->index_loss)))
         return pb_fail(PB_EINVAL, "index loss %g: need a finite number of at least 0", (double)c->index_loss);
+    if (c->nf4_double && c->tuning != PB_QLORA) return pb_fail(PB_EINVAL, "double quantisation needs the tuning qlora");
+    if (c->nf4_double && c->no_weights)
+        return pb_fail(PB_EINVAL, "double quantisation needs whole weights on every rank, and parameters are sharded");
     if (c->tuning == PB_FULL) return PB_OK;
     if (c->rank < 1 || c->rank > g->D) return pb_fail(PB_EINVAL, "rank %d: need 1 to %d", c->rank, g->D);
     if (!c->targets || c->targets >> PB_NTARGETS)
         return pb_fail(PB_EINVAL, "the targets of the adapters are empty or unknown");
     if (!(c->alpha > 0)) return pb_fail(PB_EINVAL, "alpha %g: need a number above 0", (double)c->alpha);
     return PB_OK;
+}
+
+static pb_status upload_code(const pb_model *m)
+{
+    float code[256];
+    pb_dynamic_map(true, code);
+    return pb_upload(m->ctx, m->nf4_code, code, sizeof code);
 }
 
 pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out)
@@ -330,6 +359,7 @@ pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out)
     if (s == PB_OK) list_params(&m);
     if (s == PB_OK) order_gradients(&m);
     if (s == PB_OK) s = allocate(&m);
+    if (s == PB_OK && m.nf4_code && !ctx->planning) s = upload_code(&m);
     if (s == PB_OK && !cfg->no_weights) s = pb_model_fill(&m);
     if (s != PB_OK) pb_model_close(&m);
     else *out = m;

@@ -127,6 +127,11 @@ enum { PB_FLAT_ALIGN = 64 };
 
 static inline size_t pb_param_n(const pb_param *p) { return p->rows * p->cols; }
 static inline size_t pb_param_v_n(const pb_param *p) { return p->by_rows ? p->rows : pb_param_n(p); }
+/* Number of blocks of a quantised tensor, which have a scale each. */
+static inline size_t pb_param_blocks(const pb_param *p)
+{
+    return (pb_param_n(p) + (size_t)p->scales.block - 1) / (size_t)p->scales.block;
+}
 static inline size_t pb_param_m_bytes(const pb_param *p) { return pb_adamw_moment_bytes(p->moments, pb_param_n(p)); }
 static inline size_t pb_param_v_bytes(const pb_param *p) { return pb_adamw_moment_bytes(p->moments, pb_param_v_n(p)); }
 
@@ -141,6 +146,9 @@ typedef struct pb_model_config {
     /* If true, adapters' B are initialised randomly, so that no gradient is 0 (for tests). If false, B is 0. */
     bool random_b;
     int nf4_block;
+    /* QLoRA: the scales of NF4 are stored in 8 bits, QLoRA's double quantisation (Dettmers et al. 2023, arXiv:2305.14314,
+     * section 3): 0.127 in place of 0.5 bit per weight with blocks of 64. */
+    bool nf4_double;
     /* Weight of the indexers' own loss, which is trained together with the language model's; 0: the indexers are not
      * trained. V4 only. */
     float index_loss;
@@ -185,7 +193,8 @@ typedef struct pb_model {
     pb_param **layer;            /* [L * PB_NPARAMS] parameters of each layer by id; NULL: the layer lacks it */
     pb_param **lora_a, **lora_b; /* [L * PB_NTARGETS] adapter matrices A [R,in] and B [out,R]; NULL: no adapter */
     pb_arena weights, grads, moments;
-    size_t trained; /* number of trained elements */
+    float *nf4_code; /* [256] the map of double-quantised scales, in `weights`; NULL: cfg.nf4_double is false */
+    size_t trained;  /* number of trained elements */
     /* [ordered] the trained parameters in the order in which the backward pass completes their gradients. Stage 0 is
      * the head and the last norm, stage 1 the last layer, stage L the first layer, stage L+1 the embedding (of a tied
      * head too). Vectors of f32 in a bf16 model come after all others, so that the elements before them have one dtype.

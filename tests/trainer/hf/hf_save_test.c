@@ -126,7 +126,11 @@ static double weight(const pb_param *p, size_t i)
 {
     if (!p->q) return pb_load(p->w, i, p->dtype);
     const int code = i % 2 ? p->q[i / 2] & 15 : p->q[i / 2] >> 4;
-    return (double)pb_nf4_level[code] * (double)p->scales.absmax[i / (size_t)p->scales.block];
+    const pb_nf4_scales *s = &p->scales;
+    const size_t j = i / (size_t)s->block;
+    if (s->absmax) return (double)pb_nf4_level[code] * (double)s->absmax[j];
+    const float product = s->code[s->absmax_q[j]] * s->absmax2[j / 256], scale = product + *s->offset;
+    return (double)pb_nf4_level[code] * (double)scale;
 }
 
 static double best(const pb_param *p, size_t i)
@@ -151,14 +155,50 @@ static void check_merged(const pb_model *m, const pb_model *merged, pb_target t,
         }
 }
 
+/* Opens `odd` over NF4 with scales in 8 bits. blank: without base weights. */
+static pb_model open_narrow(pb_ctx *ctx, pb_dtype dtype, bool blank)
+{
+    pb_model plain = open_model(ctx, &odd, PB_QLORA, dtype, 3), m;
+    pb_model_config c = plain.cfg;
+    pb_model_close(&plain);
+    c.nf4_double = true;
+    c.blank = blank;
+    CHECK_OK(pb_model_open(ctx, &c, &m));
+    return m;
+}
+
+/* A parameter larger than a chunk is loaded in several, whose scales are quantised together. */
+static void chunks_have_the_scales_of_the_whole(void **state)
+{
+    pb_ctx *ctx = *state;
+    pb_model full = open_model(ctx, &odd, PB_FULL, PB_F32, 3);
+    CHECK_OK(pb_model_save_hf(&full, in_folder("whole"), NULL));
+    pb_model want = open_narrow(ctx, PB_F32, false), got = open_narrow(ctx, PB_F32, true);
+    CHECK_OK(pb_model_load_hf(&got, in_folder("whole"), NULL));
+    size_t largest = 0;
+    for (int i = 0; i < want.n; i++) {
+        const pb_param *x = &want.params[i], *y = &got.params[i];
+        if (!x->q) continue;
+        const size_t blocks = (pb_param_n(x) + 63) / 64;
+        largest = pb_param_n(x) > largest ? pb_param_n(x) : largest;
+        assert_memory_equal(x->q, y->q, (pb_param_n(x) + 1) / 2);
+        assert_memory_equal(x->scales.absmax_q, y->scales.absmax_q, blocks);
+        assert_memory_equal(x->scales.absmax2, y->scales.absmax2, (blocks + 255) / 256 * sizeof(float));
+        assert_true(*x->scales.offset == *y->scales.offset && *x->scales.offset > 0);
+    }
+    assert_true(largest > 1 << 20);
+    pb_model_close(&full), pb_model_close(&want), pb_model_close(&got);
+}
+
 static void merging_adds_the_adapters(void **state)
 {
     pb_ctx *ctx = *state;
     static const int param[PB_NTARGETS] = {PB_P_qkv, PB_P_qkv, PB_P_qkv, PB_P_o, PB_P_gate_up, PB_P_gate_up, PB_P_down};
-    for (int i = 0; i < 2 * PB_NFLOAT; i++) {
-        const pb_tuning tuning = i < PB_NFLOAT ? PB_LORA : PB_QLORA;
+    for (int i = 0; i < 3 * PB_NFLOAT; i++) {
         const pb_dtype dtype = (pb_dtype)(i % PB_NFLOAT);
-        pb_model m = open_model(ctx, &odd, tuning, dtype, 3), merged = open_model(ctx, &odd, PB_FULL, dtype, 4);
+        pb_model m = i >= 2 * PB_NFLOAT ? open_narrow(ctx, dtype, false)
+                                        : open_model(ctx, &odd, i < PB_NFLOAT ? PB_LORA : PB_QLORA, dtype, 3);
+        pb_model merged = open_model(ctx, &odd, PB_FULL, dtype, 4);
         CHECK_OK(pb_model_save_hf(&m, in_folder("merged"), &(pb_hf_save_config){.merge = true}));
         CHECK_OK(pb_model_load_hf(&merged, in_folder("merged"), NULL));
         for (int t = 0; t < PB_NTARGETS; t++)
@@ -227,6 +267,7 @@ int main(void)
         cmocka_unit_test(saved_models_load_unchanged),
         cmocka_unit_test(files_respect_the_shard_size),
         cmocka_unit_test(saved_configurations_load_unchanged),
+        cmocka_unit_test(chunks_have_the_scales_of_the_whole),
         cmocka_unit_test(merging_adds_the_adapters),
         cmocka_unit_test(merged_models_give_the_same_logits),
         cmocka_unit_test(models_that_cannot_be_saved_are_refused),

@@ -190,6 +190,7 @@ static void the_plan_is_exact(void **state)
         pb_train_config c = i % 3 ? config("tiny", i % 3 == 1 ? PB_QLORA : PB_FULL) : v4_config(1, V4_ROW, 0);
         c.recompute = (pb_recompute)(i / 3);
         c.model.moments = (pb_adamw_format)(i / 3 % PB_NADAMW_FORMATS);
+        c.model.nf4_double = c.model.tuning == PB_QLORA && i / 3 % 2;
         CHECK_OK(pb_ctx_open_plan(&plan, id));
         t = open_trainer(&plan, &c);
         CHECK_OK(pb_trainer_reserve(t, c.S));

@@ -158,14 +158,15 @@ static void accumulated_halves_equal_the_whole(void **state)
     }
 }
 
-/* QLoRA equals LoRA on dequantised weights: equal loss, equal gradients. */
-static void qlora_equals_lora_on_dequantised_weights(void **state)
+/* QLoRA equals LoRA on dequantised weights: equal loss, equal gradients. Returns the loss. */
+static double check_qlora(pb_ctx *ctx, bool narrow_scales)
 {
-    pb_ctx *ctx = *state;
     pb_train_config c = config("tiny", PB_QLORA);
     size_t n;
+    c.model.nf4_double = narrow_scales;
     pb_trainer *q = open_fixture(ctx, &c);
     c.model.tuning = PB_LORA;
+    c.model.nf4_double = false;
     pb_trainer *l = open_fixture(ctx, &c);
     run_phases(ctx, l, PB_PHASE_forward, PB_PHASE_loss);
     const double exact = loss_of(l);
@@ -186,8 +187,19 @@ static void qlora_equals_lora_on_dequantised_weights(void **state)
     float *x = snapshot(l, true, &n), *y = snapshot(q, true, &n);
     pb_diff d = pb_diff_arrays(x, y, n, PB_F32);
     if (!pb_diff_ok(&d, 1e-5)) fail_msg("gradients differ by %g (max %g)", d.rel, d.max);
+    const double loss = loss_of(q);
     free(x), free(y);
     pb_trainer_close(q), pb_trainer_close(l);
+    return loss;
+}
+
+static void qlora_equals_lora_on_dequantised_weights(void **state)
+{
+    pb_train_config c = config("tiny", PB_LORA);
+    pb_trainer *t = NULL;
+    assert_true(check_qlora(*state, false) != check_qlora(*state, true));
+    c.model.nf4_double = true;
+    CHECK_FAILS(pb_trainer_open(*state, &c, &t), PB_EINVAL, "double quantisation needs the tuning qlora");
 }
 
 static void bf16_follows_f32(void **state)
