@@ -3,7 +3,7 @@
 #define PB_WORDS_H
 #include <stddef.h>
 
-enum { PB_OPTION_LIST = 64 }; /* most words of a list */
+enum { PB_OPTION_LIST = 256 }; /* most words of a list */
 typedef struct pb_words {
     const char *v[PB_OPTION_LIST]; /* [n], borrowed */
     int n;

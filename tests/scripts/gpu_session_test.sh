@@ -44,6 +44,10 @@ expect 2 'usage: scripts/gpu-check BUILD OUT' "$source/scripts/gpu-check"
 expect 2 'usage: scripts/gpu-check BUILD OUT' "$source/scripts/gpu-check" build
 [[ -e out || $(wc -l <log) -ne 3 ]] && fail "gpu-check: more than the usage is printed, or a folder is left"
 
+# bench accepts all lines of a suite as filters of one call.
+mapfile -t filters < <(sed -n 's/^kernels /--filter\n/p' "$source/scripts/gpu_session.txt")
+expect 0 'kernels/rmsnorm_fwd' "$real" run --suite kernels --device cpu --dry-run "${filters[@]}" --filter '*/rmsnorm_fwd*'
+
 # gpu-check runs every test that takes its backend from PB_TEST_BACKEND. In a folder without programs each of its runs
 # fails, and the summary names it.
 mkdir -p empty/bin

@@ -301,7 +301,11 @@ pb_status pb_model_fill(pb_model *m)
     if (largest && m->nf4_code) s = pb_alloc(m->ctx, (largest / (size_t)m->cfg.nf4_block + 1) * sizeof(float), &absmax);
     for (int i = 0; s == PB_OK && i < m->n; i++) {
         const pb_param *p = &m->params[i];
-        if (!drawn(m, p) || m->ctx->planning) continue;
+        if (!drawn(m, p)) continue;
+        if (m->ctx->planning) { /* computes nothing, but double quantisation needs scratch memory on a GPU */
+            if (p->q && m->nf4_code) s = quantise(m, p, dense, absmax);
+            continue;
+        }
         s = draw(m, p, p->q ? dense : p->w);
         if (s == PB_OK && p->q) s = quantise(m, p, dense, absmax);
         if (s == PB_OK) s = pb_model_keep(m, p, 0, pb_param_n(p));
