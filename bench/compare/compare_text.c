@@ -110,7 +110,7 @@ static void note_counters(const pb_verdicts *vs, FILE *out)
     int n = 0;
     for (size_t i = 0; i < vs->n; i++) {
         const pb_series *b = vs->v[i].base, *c = vs->v[i].cand;
-        if (!b || !c || !b->processes || !c->processes) continue;
+        if (!b || !c || !b->processes || !c->processes || vs->v[i].all_rows) continue; /* a mean is no counter */
         const double share = pb_counter_share(c->metric);
         if (share < 0) continue;
         const double now = furthest(b, c);
