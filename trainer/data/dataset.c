@@ -152,6 +152,9 @@ static pb_status check(const pb_dataset_config *c)
 static pb_status open_rows(pb_dataset *d, const char *path, pb_dataset_counts *counts)
 {
     const size_t n = d->samples.n;
+    if (!n && counts->elsewhere && !counts->dropped && !counts->empty)
+        return pb_fail(PB_EINVAL, "%s: with a held-out share of %g, none of its %zu conversations is left %s", path,
+                       d->cfg.held_out, counts->elsewhere, d->cfg.evaluation ? "to evaluate on" : "to train on");
     if (!n) return pb_fail(PB_EINVAL, "%s: no conversation in it to learn from", path);
     const bool stream = d->cfg.pack == PB_PACK_STREAM;
     const size_t rows = stream ? pb_stream_windows(d) : n;

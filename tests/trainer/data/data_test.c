@@ -267,6 +267,11 @@ static void long_empty_and_bad_lines_are_counted(void **state)
     cfg.mask = PB_MASK_ASSISTANT;
     cfg.S = 5;
     CHECK_FAILS(pb_dataset_open(path, t, &cfg, &c, &d), PB_EINVAL, "no conversation in it to learn from");
+    cfg.S = 100, cfg.held_out = 1e-9, cfg.evaluation = true;
+    CHECK_FAILS(pb_dataset_open(path, t, &cfg, &c, &d), PB_EINVAL, "with a held-out share of 1e-09, none of its ");
+    cfg.held_out = 1 - 1e-9, cfg.evaluation = false;
+    CHECK_FAILS(pb_dataset_open(path, t, &cfg, &c, &d), PB_EINVAL, "conversations is left to train on");
+    cfg.held_out = 0;
     cfg.S = 0;
     CHECK_FAILS(pb_dataset_open(path, t, &cfg, &c, &d), PB_EINVAL, "rows of 0 tokens");
     pb_tokenizer_close(t);
