@@ -260,7 +260,12 @@ static pb_status steps(run *r)
     PB_TRY(pb_saver_finish(&r->saver));
     PB_TRY(print_skipped(r));
     if (r->j.graph && !r->j.o->quiet) print_graphs(&r->graphs);
-    return stop ? PB_OK : pb_job_agree(&r->j, "the export", pb_export(&r->j, &r->export));
+    pb_watchdog_stop(&r->watchdog); /* an export shows no progress, however long it takes */
+    if (stop) return PB_OK;
+    pb_where_phase("export");
+    PB_TRY(pb_job_agree(&r->j, "the export", pb_export(&r->j, &r->export)));
+    pb_where_phase(NULL);
+    return PB_OK;
 }
 
 /* Turns EPATH into EIO. Every path was usable when training began. A path that fails later is therefore a failure of

@@ -1,78 +1,54 @@
 /* watchdog.c - the thread that watches the progress of training. */
 #include "train/watchdog.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/engine/clock.h"
 #include "os/where.h"
-
-enum { MACHINE_FAILED = 125 };
-
-static double seconds_of(const struct timespec *t) { return (double)t->tv_sec + 1e-9 * (double)t->tv_nsec; }
-
-static struct timespec now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return t;
-}
 
 static void end_process(const pb_watchdog *w, const pb_where *at)
 {
     char line[256];
-    const int n = snprintf(line, sizeof line,
-                           "train: step %lld made no progress for %g s (--step-timeout), in phase %s%s%s; the last "
-                           "checkpoint stays valid\n",
-                           (long long)at->step + 1, w->seconds, at->phase ? at->phase : "none",
-                           at->collective ? ", collective " : "", at->collective ? at->collective : "");
+    const int n =
+        snprintf(line, sizeof line, "train: step %lld made no progress for %g s (--step-timeout), in phase %s%s%s\n",
+                 (long long)at->step + 1, w->seconds, at->phase ? at->phase : "none",
+                 at->collective ? ", collective " : "", at->collective ? at->collective : "");
     if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0) { /* a closed standard error: the exit code remains */
     }
-    _exit(MACHINE_FAILED);
+    _exit(pb_status_exit(PB_EDEVICE));
 }
 
-/* Waits for `stop`, at most a tenth of the time limit. The caller holds the lock. */
+/* Waits for `stop`, but at most a tenth of the time limit. The caller holds the lock. */
 static void wait_a_while(pb_watchdog *w)
 {
     const double most = w->seconds < 10 ? w->seconds / 10 : 1;
-    struct timespec t = now();
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_nsec += (long)(most * 1e9);
     t.tv_sec += t.tv_nsec / 1000000000;
     t.tv_nsec %= 1000000000;
     (void)pthread_cond_timedwait(&w->wake, &w->lock, &t);
 }
 
-static void *watch(void *self)
+static pb_status watch(void *self)
 {
     pb_watchdog *w = self;
     pb_where at;
     pb_where_read(&at);
     uint64_t progress = at.progress;
-    struct timespec since = now(), t;
+    double since = pb_clock_seconds();
     (void)pthread_mutex_lock(&w->lock);
     while (!w->stop) {
         wait_a_while(w);
         pb_where_read(&at);
-        t = now();
-        if (at.progress != progress) progress = at.progress, since = t;
-        else if (!w->stop && seconds_of(&t) - seconds_of(&since) >= w->seconds) end_process(w, &at);
+        const double now = pb_clock_seconds();
+        if (at.progress != progress) progress = at.progress, since = now;
+        else if (!w->stop && now - since >= w->seconds) end_process(w, &at);
     }
     (void)pthread_mutex_unlock(&w->lock);
-    return NULL;
-}
-
-/* Starts the thread with all signals blocked, so that they still interrupt the thread that trains. */
-static int start(pb_watchdog *w)
-{
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int e = pthread_create(&w->thread, NULL, watch, w);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return e;
+    return PB_OK;
 }
 
 pb_status pb_watchdog_start(pb_watchdog *w, double seconds)
@@ -85,10 +61,9 @@ pb_status pb_watchdog_start(pb_watchdog *w, double seconds)
     (void)pthread_cond_init(&w->wake, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
     (void)pthread_mutex_init(&w->lock, NULL);
-    const int e = start(w);
-    if (!e) return PB_OK;
-    w->seconds = 0;
-    return pb_fail(PB_EIO, "--step-timeout: no thread could be started: %s", strerror(e));
+    const pb_status s = pb_task_start(&w->task, watch, w);
+    if (s != PB_OK) w->seconds = 0;
+    return s;
 }
 
 void pb_watchdog_stop(pb_watchdog *w)
@@ -98,6 +73,8 @@ void pb_watchdog_stop(pb_watchdog *w)
     w->stop = true;
     (void)pthread_cond_signal(&w->wake);
     (void)pthread_mutex_unlock(&w->lock);
-    (void)pthread_join(w->thread, NULL);
+    (void)pb_task_join(&w->task);
+    (void)pthread_cond_destroy(&w->wake);
+    (void)pthread_mutex_destroy(&w->lock);
     w->seconds = 0;
 }

@@ -2,10 +2,10 @@
  * is `train` linked with this file's wrappers. The environment variable PB_STRIKE holds "RANK STEP WHERE HOW":
  *     STEP   completed steps before the struck one
  *     WHERE  recording (an op while the step is recorded), replay (a collective of a replayed step; for `fail` and `hang`,
- *            and on a GPU, the replay itself), checkpoint (while the state is read), evaluation (an op), optimizer (the
- *            orthogonalisations of an eager step on a CPU; `nan` only)
- *     HOW    kill (SIGKILL), stop (SIGSTOP), hang (the thread waits forever), fail (the call returns EDEVICE), nan (the
- *            first element of the result is NaN)
+ *            and on a GPU, the replay itself), checkpoint (while the state is read), evaluation (an op), export (while
+ *            weights are read; `slow` only), optimizer (the orthogonalisations of an eager step on a CPU; `nan` only)
+ *     HOW    kill (SIGKILL), stop (SIGSTOP), hang (the thread waits forever), slow (the call takes three seconds), fail
+ *            (the call returns EDEVICE), nan (the first element of the result is NaN)
  * Rank R writes into the file TMPDIR/eventsR when communicators are aborted and closed, and graphs freed. */
 #include <math.h>
 #include <signal.h>
@@ -60,6 +60,7 @@ static pb_status strike(const char *here, const char *how)
     if (!is_chosen(here, how, chosen)) return PB_OK;
     if (strcmp(chosen, "fail") == 0) return pb_fail(PB_EDEVICE, "struck while in %s", here);
     if (++calls != (strcmp(here, "replay") == 0 ? 1 : 3)) return PB_OK;
+    if (strcmp(chosen, "slow") == 0) return nanosleep(&(struct timespec){.tv_sec = 3}, NULL) == 0 ? PB_OK : PB_EIO;
     (void)nanosleep(&(struct timespec){.tv_nsec = 700000000}, NULL);
     while (strcmp(chosen, "hang") == 0) (void)pause();
     return raise(strcmp(chosen, "kill") == 0 ? SIGKILL : SIGSTOP) == 0 ? PB_OK : PB_EIO;
@@ -79,6 +80,7 @@ pb_status __wrap_pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args)
 pb_status __wrap_pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)
 {
     PB_TRY(strike("checkpoint", "kill stop fail"));
+    PB_TRY(strike("export", "slow"));
     return __real_pb_download(ctx, host, dev, bytes);
 }
 

@@ -22,6 +22,12 @@ expect 0 '' "$train" "${base[@]}" --steps 4000 --eval-split 0.1 --eval-interval 
 (($(date +%s%N) - started > 1500000000)) || fail 'the run took too little time to show anything'
 
 expect 2 'train: --step-timeout 0: need a whole number from 1' "$train" --step-timeout 0
+# an export may take longer
+started=$SECONDS
+OMPI_COMM_WORLD_RANK=0 PB_STRIKE="0 5 export slow" expect 0 '' \
+    "$train" "${base[@]}" --steps 6 --export slow --step-timeout 1
+((SECONDS - started >= 3)) || fail 'the export took too little time to show anything'
+
 # two ranks, which both stand still: the first watchdog ends the job, long before --rank-timeout does
 PB_STRIKE="1 3 replay hang" expect 125 '(--step-timeout)' \
     timeout 60 "$train" "${base[@]}" --ranks 2 --tuning full --steps 6 --step-timeout 2 --rank-timeout 50
