@@ -8,8 +8,8 @@
 #include "bench/suites/train_case.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
-#include "os/where.h"
 #include "os/memory.h"
+#include "os/where.h"
 
 enum { SPANS = PB_RANK_SPANS, STEP = PB_RANK_STEP };
 
@@ -22,7 +22,7 @@ typedef struct job {
     pb_rank_samples *x;
     pb_graph *graph[2];
     double *room;
-    bool communicates; /* the recorded part has collectives */
+    bool communicates; /* on a GPU: the graph without pb_comm_skip has collectives */
 } job;
 
 pb_measure_opts pb_rank_measure_opts(const pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
@@ -140,8 +140,9 @@ static pb_status record_both(pb_ctx *ctx, job *j)
     if (j->steps->ranks == 1) return PB_OK;
     PB_TRY(pb_lockstep_meet(l, record(ctx, j, true)));
     const size_t with = pb_graph_nodes(ctx, j->graph[0]), without = pb_graph_nodes(ctx, j->graph[1]);
-    if (without < with || !j->communicates) return PB_OK; /* the optimizer of replicated weights has no collective */
-    if (ctx->id == PB_CPU) return PB_OK;                  /* a replayed call sees pb_comm_skip */
+    /* Without collectives, as in the optimizer of replicated weights, the graphs are equal. On a CPU they always are: a
+     * replayed call sees pb_comm_skip. */
+    if (without < with || !j->communicates || ctx->id == PB_CPU) return PB_OK;
     return pb_fail(PB_EDEVICE, "the graph without collectives has %zu nodes, that with them %zu", without, with);
 }
 

@@ -172,8 +172,7 @@ const pb_suite pb_suite_convergence = {
     .own_input = true,
     .untimed = true,
     .axes = "attention= dtype=f32 layers=0 loss-chunk= model=tiny nf4-scales= pack= rank=16 recompute= targets=q+v "
-            "batch=4 clip=multi "
-            "guard= iteration= mode=eager moments= optimizer= seq=64 steps=200 tuning=lora",
+            "batch=4 clip=multi guard= iteration= mode=eager moments= optimizer= seq=64 steps=200 tuning=lora",
     .omitted = PB_TRAIN_AXES_OMITTED " moments=f32 optimizer=adamw",
     .grid = grid,
     .device_grid = device_grid,

@@ -18,14 +18,14 @@
 #define PB_RANK_AXES         " accumulate= reduce= shard="
 #define PB_RANK_AXES_OMITTED "accumulate=1 reduce=f32 shard=none"
 
-/* Axes of the optimizer. guard and iteration (of Newton-Schulz) are for optimizer=normuon only, and in the key only if
- * given. */
+/* Axes of the optimizer, in the key only if given. guard and iteration (of Newton-Schulz) are for optimizer=normuon only,
+ * moments other than f32 for optimizer=adamw only. */
 #define PB_OPTIMIZER_AXES " guard= iteration= moments= optimizer="
 
 /* pb_train_case_open() opens a trainer for the axes accumulate, attention, batch, clip, dtype, guard, iteration,
- * layers, loss-chunk, model, optimizer, pack, rank, recompute, reduce, seq, shard, targets and tuning, and loads batch 0;
- * the caller closes it. pb_train_case_batch() loads batch number `index` of the text. pb_train_case_config() returns only
- * the configuration. EINVAL: the message names the invalid axis.
+ * layers, loss-chunk, model, moments, nf4-scales, optimizer, pack, rank, recompute, reduce, seq, shard, targets and
+ * tuning, and loads batch 0; the caller closes it. pb_train_case_batch() loads batch number `index` of the text.
+ * pb_train_case_config() returns only the configuration. EINVAL: the message names the invalid axis.
  *
  * The text is the shipped conversations as bytes, or the user's data (c->own). Without the axis pack, rows are full: a
  * stream, cut every `seq` tokens. With pack=on or off they hold whole conversations, and pb_train_case_shape() sets

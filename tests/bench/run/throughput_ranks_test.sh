@@ -71,6 +71,8 @@ bad() { # bad TEXT ARG...
 }
 bad "shard=parameters needs several ranks: --ranks N" --shard parameters
 bad "clip=none: several ranks or micro-batches need multi or fused" --ranks 2 --clip none
+bad "moments=8bit needs one rank" --ranks 2 --moments 8bit
+bad "nf4-scales=8bit needs the weights whole on every rank" --ranks 2 --tuning qlora --nf4-scales 8bit --shard parameters
 bad "clip=sync: several ranks or micro-batches need multi or fused" --accumulate 2 --clip sync
 bad "axis shard: 'halves' is not one of its values" --ranks 2 --shard halves
 bad "axis reduce: 'f16' is not one of its values" --ranks 2 --reduce f16

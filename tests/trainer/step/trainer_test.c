@@ -299,8 +299,19 @@ static void invalid_configurations_are_refused(void **state)
     pb_trainer_close(t);
 }
 
+/* Returns the bytes of the moments of `tiny` in a format. */
+static double moments_of(pb_ctx *ctx, pb_adamw_format format)
+{
+    pb_train_config c = config("tiny", PB_FULL);
+    c.model.moments = format;
+    pb_trainer *t = open_trainer(ctx, &c);
+    const double bytes = (double)pb_trainer_memory(t).moments;
+    pb_trainer_close(t);
+    return bytes;
+}
+
 /* Moments in 8 bits are those of trained tensors from 4096 elements on. */
-static void small_tensors_keep_moments_in_f32(void **state)
+static void moments_have_the_size_of_their_format(void **state)
 {
     pb_train_config c = config("tiny", PB_FULL);
     c.model.moments = PB_ADAMW_8BIT;
@@ -315,6 +326,10 @@ static void small_tensors_keep_moments_in_f32(void **state)
     }
     assert_true(narrow > 0 && narrow < m->n);
     pb_trainer_close(t);
+    /* bf16 has 2 of 4 bytes, 8 bits 1 + 4/256 of 4. The bound leaves room for alignment and small tensors in f32. */
+    const double f32 = moments_of(*state, PB_ADAMW_F32);
+    assert_true(fabs(moments_of(*state, PB_ADAMW_BF16) / f32 - 0.5) < 0.05);
+    assert_true(fabs(moments_of(*state, PB_ADAMW_8BIT) / f32 - 65.0 / 256) < 0.05);
     c.optimizer = PB_OPTIMIZER_NORMUON;
     CHECK_FAILS(pb_trainer_open(*state, &c, &t), PB_EINVAL, "need the optimizer adamw");
 }
@@ -335,7 +350,7 @@ int main(void)
         cmocka_unit_test(every_tuning_learns_a_batch),
         cmocka_unit_test(defaults_are_those_of_the_header),
         cmocka_unit_test(invalid_configurations_are_refused),
-        cmocka_unit_test(small_tensors_keep_moments_in_f32),
+        cmocka_unit_test(moments_have_the_size_of_their_format),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }
