@@ -28,10 +28,10 @@ struct pb_gpu_counters {
     const char *names[PB_GROUP_EVENTS]; /* the counters of `group` */
     CUcontext context;
     CUpti_Profiler_Host_Object *host;
-    CUpti_RangeProfiler_Object *ranges; /* NULL: the profiler is off; stays on between calls */
-    bool counting;
-    uint8_t *available;     /* which counters this GPU offers to this user; NULL: host interface only */
-    uint8_t *config, *data; /* [config_bytes], [data_bytes]: images, as CUPTI calls them */
+    CUpti_RangeProfiler_Object *ranges; /* NULL: the profiler is off */
+    bool counting;                      /* between begin and end */
+    uint8_t *available;                 /* which counters this GPU offers to this user; NULL: host interface only */
+    uint8_t *config, *data;             /* [config_bytes], [data_bytes]: images, as CUPTI calls them */
     size_t config_bytes, data_bytes;
 };
 

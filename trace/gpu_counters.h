@@ -32,7 +32,9 @@ void pb_gpu_counters_close(pb_gpu_counters *c); /* NULL: does nothing */
 
 /* Around one call. The GPU must be idle at both. end: values[g->events] are the sums over the kernels of the call; values
  * NULL: the call failed, and counting only ends. EUNSUPPORTED: see open. EDEVICE: CUPTI failed, the call launched no
- * kernel or more than PB_COUNTED_KERNELS, or the passes were not completed. After an error nothing is being counted. */
+ * kernel or more than PB_COUNTED_KERNELS, or the passes were not completed. After an error nothing is being counted, and
+ * begin may be called again. Between calls the profiler stays on: it counts nothing, but keeps other tools from the
+ * counters until close. */
 pb_status pb_gpu_counters_begin(pb_gpu_counters *c);
 pb_status pb_gpu_counters_end(pb_gpu_counters *c, double *values);
 #endif

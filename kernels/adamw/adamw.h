@@ -20,15 +20,15 @@
  * to the format.
  *     f32   as they are.
  *     bf16  rounded stochastically: up with a probability equal to the fraction that is cut off, by a hash of the step
- *           and of the element's index (moments.h). To the nearest, v would stop: with b2 = 0.999 a step changes v by at
- *           most v/1000 when gradients shrink, and half the distance of two bf16 numbers is v/512 to v/256. Without a
- *           drift, the mean of the rounded moments is that of f32.
+ *           and of the element's index (moments.h). Rounded to the nearest, v would stop changing: with b2 = 0.999 a step changes v by at
+ *           most v/1000 when gradients shrink, and half the distance of two bf16 numbers is v/512 to v/256. Rounded
+ *           stochastically, moments have the mean that they have in f32.
  *     8bit  bitsandbytes' block-wise dynamic quantisation: Dettmers et al. 2022, arXiv:2110.02861, as the kernel
  *           kOptimizerStatic8bit2StateBlockwise of bitsandbytes' csrc/kernels.cu computes it. A block is 256 consecutive
  *           elements; absmax is the largest magnitude of a block, in f32; code c means map[c] absmax. The map of m is
  *           create_dynamic_map(signed=True), that of v create_dynamic_map(signed=False) (pb_adamw_maps). bitsandbytes
- *           applies weight decay after the update, here it is before it, which differs by lr^2 wd. All bits 0 are
- *           moments of 0. */
+ *           applies weight decay after the update, here it is before it, which differs by lr^2 wd times the step. With
+ *           all bits 0 the moments are 0. */
 #ifndef PB_ADAMW_H
 #define PB_ADAMW_H
 #include "kernels/engine/op.h"
