@@ -1,6 +1,6 @@
 /* watchdog.h - ends a training process that hangs. A thread reads this process's progress (os/where.h): phases of steps,
- * replayed graphs, collectives, batches of evaluations, and checkpoints. If there is none for the given time, the thread
- * prints one line with step, phase and collective, and ends the process at once with exit code 125. Checkpoints get their
+ * replayed graphs, collectives, batches of evaluations, and checkpoints. After the given time without progress, the
+ * thread prints one line with step, phase and collective, and ends the process at once with exit code 125. Checkpoints get their
  * names when they are complete, so those that have one stay valid.
  *
  * Nothing else is saved or closed, because the thread that trains may hold any lock. Of several ranks, the monitor
