@@ -5,7 +5,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels/engine/clock.h"
 #include "os/where.h"
 
 static void end_process(const pb_watchdog *w, const pb_where *at)
@@ -20,32 +19,33 @@ static void end_process(const pb_watchdog *w, const pb_where *at)
     _exit(pb_status_exit(PB_EDEVICE));
 }
 
-/* Waits for `stop`, but at most a tenth of the time limit. The caller holds the lock. */
-static void wait_a_while(pb_watchdog *w)
+/* Waits for `stop`, but at most so many seconds. The caller holds the lock. */
+static void wait_for_stop(pb_watchdog *w, double seconds)
 {
-    const double most = w->seconds < 10 ? w->seconds / 10 : 1;
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_nsec += (long)(most * 1e9);
+    t.tv_nsec += (long)(seconds * 1e9);
     t.tv_sec += t.tv_nsec / 1000000000;
     t.tv_nsec %= 1000000000;
     (void)pthread_cond_timedwait(&w->wake, &w->lock, &t);
 }
 
+/* Reads the progress ten times in the time limit or more often. It counts readings instead of comparing times, because
+ * while the process is stopped (SIGSTOP, a suspended machine) time passes in which nothing can progress. */
 static pb_status watch(void *self)
 {
     pb_watchdog *w = self;
     pb_where at;
     pb_where_read(&at);
     uint64_t progress = at.progress;
-    double since = pb_clock_seconds();
+    const double every = w->seconds < 10 ? w->seconds / 10 : 1;
     (void)pthread_mutex_lock(&w->lock);
-    while (!w->stop) {
-        wait_a_while(w);
+    for (int same = 0; !w->stop;) {
+        wait_for_stop(w, every);
         pb_where_read(&at);
-        const double now = pb_clock_seconds();
-        if (at.progress != progress) progress = at.progress, since = now;
-        else if (!w->stop && now - since >= w->seconds) end_process(w, &at);
+        same = at.progress == progress ? same + 1 : 0;
+        progress = at.progress;
+        if (!w->stop && same * every >= w->seconds) end_process(w, &at);
     }
     (void)pthread_mutex_unlock(&w->lock);
     return PB_OK;

@@ -22,6 +22,15 @@ expect 0 '' "$train" "${base[@]}" --steps 4000 --eval-split 0.1 --eval-interval 
 (($(date +%s%N) - started > 1500000000)) || fail 'the run took too little time to show anything'
 
 expect 2 'train: --step-timeout 0: need a whole number from 1' "$train" --step-timeout 0
+# a process that is stopped and continued does not hang
+"$train" "${base[@]}" --steps 1000000 --log stopped.csv --step-timeout 1 >log 2>&1 & pid=$!
+for _ in $(seq 200); do [[ -f stopped.csv && $(wc -l <stopped.csv) -gt 3 ]] && break; sleep 0.05; done
+kill -STOP $pid && sleep 3 && kill -CONT $pid && sleep 1.5
+kill -INT $pid
+wait $pid
+[[ $? -eq 125 ]] || fail "stopped, continued and interrupted: exit code $?"
+grep -q 'interrupted after step' log || fail "a run that was stopped for 3 s: $(cat log)"
+
 # an export may take longer
 started=$SECONDS
 OMPI_COMM_WORLD_RANK=0 PB_STRIKE="0 5 export slow" expect 0 '' \
