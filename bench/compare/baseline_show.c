@@ -51,6 +51,18 @@ static pb_status show_file(const char *machine_id, const char *path, const char 
     return PB_OK;
 }
 
+/* True if the header of a CSV file has the column bench_version, as all results of `bench run` have. The documents' tables
+ * of other programs, such as gate_score.csv, have other columns. */
+static bool has_results(const char *path)
+{
+    char header[512] = "";
+    FILE *f = fopen(path, "rb");
+    if (!f) return true; /* reading it gives the error */
+    const bool read = fgets(header, sizeof header, f) != NULL;
+    fclose(f);
+    return !read || strstr(header, "bench_version") != NULL;
+}
+
 /* Shows the files of a folder. label: what is printed before the name of each suite. */
 static pb_status show_folder(const char *parent, const char *name, const char *label, FILE *out, int *shown)
 {
@@ -63,7 +75,8 @@ static pb_status show_folder(const char *parent, const char *name, const char *l
         const char *file = files[i]->d_name, *dot = strrchr(file, '.');
         snprintf(path, sizeof path, "%s/%s", folder, file);
         if (s == PB_OK && dot && !strcmp(dot, ".csv")) {
-            s = show_file(label, path, file, out);
+            if (has_results(path)) s = show_file(label, path, file, out);
+            else fprintf(out, "%s %s: a table of another program, no sessions\n", label, file);
             ++*shown;
         }
         free(files[i]);

@@ -74,7 +74,16 @@ grep -q ' --filter \*/\[fb\]wd?dtype=bf16&heads=128&\* ' calls || grep -q ' --fi
 [[ $(find out -type f | wc -l) -le 8 && $(find out -mindepth 2 | wc -l) -eq 0 ]] || fail "more than eight files, or folders"
 tar -tzf out/runs.tgz | grep -q kernels/results.csv || fail "runs.tgz lacks the runs"
 total=$(sed -n 's/^timeout .*--kill-after=15 \([0-9]*\) .*/\1/p' calls | paste -sd+)
-[[ $(grep -c '^timeout ' calls) -eq 5 && $((total)) -le 590 ]] || fail "the suites may take $total s of 590"
+[[ $(grep -c '^timeout ' calls) -eq 5 && $((total)) -le 750 ]] || fail "the suites may take $total s of 750"
+for pair in 'kernels throughput' 'backward attention'; do
+    # shellcheck disable=SC2086 # words
+    expect 0 '' session 590 $pair
+    total=$(sed -n 's/^timeout .*--kill-after=15 \([0-9]*\) .*/\1/p' calls | paste -sd+)
+    [[ $(sed -n 's/^timeout .*--suite \([a-z]*\) .*/\1/p' calls | paste -sd' ') == "ceiling $pair" && $((total)) -le 590 ]] ||
+        fail "session of $pair: $total s of 590: $(grep '^timeout' calls)"
+done
+expect 2 'has no line of suite comm' session 590 comm
+expect 0 '' session
 LIMITS="kernels=33" expect 0 '' session
 grep -q '^timeout .*--kill-after=15 33 .*--suite kernels' calls || fail "LIMITS of the caller are not used"
 PB_MACHINE=mine expect 0 '' session

@@ -10,7 +10,7 @@
 
 static void runs_are_compared_with_the_saved_baseline(void **state)
 {
-    char folder[64], file[128], text[4096] = "";
+    char folder[64], file[128], other[128], text[4096] = "";
     capture c;
     (void)state;
     make_folder(folder);
@@ -44,6 +44,13 @@ static void runs_are_compared_with_the_saved_baseline(void **state)
     assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
     assert_non_null(strstr(capture_end(&c), "m1 backward: 9 rows, 3 processes, bench_version 2, from r1: first, ever"));
     free(c.text);
+    snprintf(other, sizeof other, "%s/m1/a_table.csv", folder);
+    write_text(other, "name,found\nx,yes\n");
+    assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
+    assert_non_null(strstr(capture_end(&c), "m1 a_table.csv: a table of another program, no sessions\nm1 backward: 9"));
+    free(c.text);
+    write_text(other, ""); /* a results file that lost its text is not a table of another program */
+    assert_int_equal(pb_baseline_show("m1", &o, stderr), 2);
     assert_int_equal(pb_compare_files(file, run_file("regressed"), &(pb_compare_opts){.gates = run_file("gates")},
                                       capture_begin(&c)),
                      0);

@@ -23,6 +23,11 @@ grep -E 'level=(off|nvtx)&mode=.*,step_time,' p/results.csv | grep -q ' ranges' 
 [[ $(awk -F, '$5 ~ /^requirement\// { print $5 }' r/results.csv | sort | uniq -c | tr -s ' ' | tr '\n' ';') == \
     ' 2 requirement/NVTX-RANGE; 2 requirement/RANGE-RING-CLOCK; 2 requirement/RANGE-RING-TSC;' ]] || fail 'requirements'
 
+# ---- control cases, which a run has if they add little to its time, judge no requirement ------------------------------------------
+expect 0 results "$bench" "${run[@]}" --grid full --filter '*/step?batch=1&*&seq=32&*' --filter '*/range?*' -n 1 --out c
+[[ $(grep -cE 'profile/range.control=(first|second)&level=(off|nvtx),range_time,.*,ok,' c/results.csv) -eq 4 ]] || fail "control cases: $(grep -c control c/results.csv)"
+[[ $(grep -c '^2,.*,requirement/NVTX-RANGE,' c/results.csv) -eq 1 ]] || fail "requirements: $(grep requirement/ c/results.csv)"
+
 # ---- the ratio of a process number is that of its own two times --------------------------------------------------------------
 awk -F, '$6 == "step_time" { t[$4, $5] = $9 } $6 == "recorded_over_off" { r[$4, $5] = $9; off = $5; sub(/level=[a-z]*/, "level=off", off); of[$4, $5] = off; n++ }
     END { for (k in r) { split(k, at, SUBSEP); want = t[k] / t[at[1], of[k]]; d = r[k] / want - 1; if (!(d < 1e-6 && d > -1e-6)) exit 1 } exit n != 8 }' \
