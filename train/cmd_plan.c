@@ -21,9 +21,10 @@ static void print_model(const pb_job *j)
 static void print_steps(const pb_job *j)
 {
     const pb_schedule *s = &j->schedule;
-    const double all = (double)j->micro_batches * j->ranks * j->cfg.B, rows = (double)pb_dataset_rows(j->data);
+    const double all = (double)j->micro_batches * j->groups * j->cfg.B, rows = (double)pb_dataset_rows(j->data);
     printf("steps       %ld of %d x %d rows of %d tokens", s->steps, j->micro_batches, j->cfg.B, j->cfg.S);
-    if (j->ranks > 1) printf(" on each of %d ranks", j->ranks);
+    if (j->context) printf(" on each of %d groups of %d ranks that share rows", j->groups, j->ranks / j->groups);
+    else if (j->ranks > 1) printf(" on each of %d ranks", j->ranks);
     printf("; %.2f epochs of the data\n", (double)s->steps * all / rows);
     printf("learning    rate %g after %ld steps of warm-up, %s", s->lr, s->warmup, j->o->schedule);
     if (s->kind == PB_SCHEDULE_COSINE) printf(" to %g", s->min);

@@ -6,6 +6,7 @@
 #include "trainer/data/shipped.h"
 #include "trainer/generate/generate.h"
 #include "trainer/hf/peft.h"
+#include "trainer/parallel/context.h"
 
 /* The words that an option of type choice accepts, one table per option. The index of a word equals the value of its
  * enumerator: most tables are generated from the X-macro of the enum; dtypes and schedules list their words in the
@@ -24,6 +25,7 @@ static const char *const kv_qats[] = {PB_KV_QAT_MAP(WORD)};
 static const char *const reduces[] = {PB_REDUCE_MAP(WORD)};
 static const char *const recomputes[] = {PB_RECOMPUTE_MAP(WORD)};
 static const char *const shards[] = {PB_SHARD_MAP(WORD)};
+static const char *const slicings[] = {PB_SLICING_MAP(WORD)};
 static const char *const optimizers[] = {PB_OPTIMIZER_MAP(WORD)};
 static const char *const moments[] = {PB_ADAMW_FORMAT_MAP(WORD)};
 static const char *const iterations[] = {PB_NS_MAP(WORD)};
@@ -242,11 +244,37 @@ static pb_status configure_data(const pb_train_options *o, pb_job *j)
     return PB_OK;
 }
 
+/* Arranges the ranks (--topology). */
+static pb_status configure_ranks(const pb_train_options *o, pb_job *j)
+{
+    const pb_topology *t = &j->topology;
+    PB_TRY(pb_topology_parse(o->topology, j->ranks, &j->topology));
+    j->group = pb_topology_at(t, j->rank, PB_AXIS_DP);
+    j->groups = t->size[PB_AXIS_DP];
+    return PB_OK;
+}
+
+/* Rounds the row lengths that a step may have to multiples of what the ranks that share rows divide them into. The
+ * longest, --seq, is checked by pb_train_check. */
+static pb_status configure_slices(const pb_train_options *o, pb_job *j)
+{
+    const int shares = j->topology.size[PB_AXIS_CP];
+    j->cfg.slicing = (pb_slicing)INDEX_OF(slicings, o->slices);
+    const pb_context c = {.ranks = shares, .zigzag = shares > 1 && j->cfg.slicing == PB_SLICING_ZIGZAG};
+    const int unit = pb_context_unit(&c);
+    if (j->cfg.S % unit)
+        return pb_fail(PB_EINVAL, "--seq %d: %d ranks share a row (--topology %s, --slices %s): need a multiple of %d",
+                       j->cfg.S, shares, o->topology, o->slices, unit);
+    j->bucket = (j->bucket + unit - 1) / unit * unit;
+    return PB_OK;
+}
+
 pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
 {
     *j = (pb_job){.o = o, .micro_batches = 1, .rank = pb_world_rank(o->world), .ranks = pb_world_size(o->world)};
     if ((o->command == PB_COMMAND_plan || o->dry_run) && o->ranks > 1)
         PB_TRY(set_bounded("ranks", o->ranks, 1 << 16, &j->ranks));
+    PB_TRY(configure_ranks(o, j));
     if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is not an option; try --help", o->args.v[0]);
     PB_TRY(configure_model(o, j));
     if (o->command == PB_COMMAND_generate) return configure_generation(o, j);
@@ -254,6 +282,7 @@ pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
         return pb_fail(PB_EINVAL, "--dump-logits needs the logits of all tokens: use --loss-chunk 0");
     if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;
     else PB_TRY(configure_training(o, j));
+    PB_TRY(configure_slices(o, j));
     PB_TRY(configure_data(o, j));
     return pb_train_check(&j->cfg);
 }

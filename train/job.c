@@ -79,7 +79,7 @@ static pb_status open_data(pb_job *j)
 /* Allocates the host buffers of one step's rows. */
 static pb_status alloc_rows(pb_job *j)
 {
-    const size_t n = (size_t)j->micro_batches * (size_t)j->ranks * (size_t)j->cfg.B * (size_t)j->cfg.S;
+    const size_t n = (size_t)j->micro_batches * (size_t)j->groups * (size_t)j->cfg.B * (size_t)j->cfg.S;
     pb_rows *r = &j->rows;
     r->ids = malloc(n * sizeof *r->ids);
     r->targets = malloc(n * sizeof *r->targets);
@@ -105,7 +105,7 @@ static pb_status load_files(const pb_job *j, pb_trainer *t, pb_load_report *r)
  * loading would fill the host's memory before it failed. */
 static pb_status check_size(const pb_job *j)
 {
-    const double tokens = (double)j->micro_batches * j->ranks * j->cfg.B * j->cfg.S;
+    const double tokens = (double)j->micro_batches * j->groups * j->cfg.B * j->cfg.S;
     return pb_fit_check(&(pb_fit){.cfg = &j->cfg,
                                   .device = j->device,
                                   .number = pb_job_device_number(j),
@@ -115,6 +115,8 @@ static pb_status check_size(const pb_job *j)
                                   .prefer = j->ctx.prefer,
                                   .rank = j->rank,
                                   .ranks = j->ranks,
+                                  .shares = j->topology.size[PB_AXIS_CP],
+                                  .share = pb_topology_at(&j->topology, j->rank, PB_AXIS_CP),
                                   .local_size = pb_world_member_of(j->o->world, j->rank)->local_size,
                                   .copy = j->o->save_async ? pb_state_copy_bytes : NULL,
                                   .more = tokens * (4 * sizeof(int32_t) + sizeof(float))});
@@ -154,26 +156,45 @@ static pb_status open_device(pb_job *j, bool plan)
     return PB_OK;
 }
 
-/* Opens the communicator between the ranks. */
+/* Opens the communicator of the ranks that differ on some axes only. */
+static pb_status open_group(pb_job *j, bool plan, const char *role, unsigned axes, pb_comm **out)
+{
+    const pb_topology *t = &j->topology;
+    const int index = pb_topology_index(t, j->rank, axes), size = pb_topology_group_size(t, axes);
+    if (size == 1) return PB_OK;
+    if (plan) return pb_comm_open_plan(&j->ctx, role, index, size, out);
+    return pb_comm_open(j->o->world, &j->ctx, role, pb_topology_colour(t, j->rank, axes), index, out);
+}
+
+/* Fails on all ranks if they do not agree on how they are arranged: they would open other communicators. */
+static pb_status compare_arrangement(const pb_job *j)
+{
+    char text[64];
+    pb_topology_text(&j->topology, text, sizeof text);
+    PB_TRY(pb_world_same(j->o->world, "--topology", text));
+    return pb_world_same(j->o->world, "--slices", j->o->slices);
+}
+
+/* Opens the communicators between the ranks. Gradients are added over all of them. */
 static pb_status open_comm(pb_job *j, bool plan)
 {
     pb_device_facts facts = {0};
-    pb_topology t;
     if (j->ranks == 1) return PB_OK;
-    if (plan) return pb_comm_open_plan(&j->ctx, "dp", j->rank, j->ranks, &j->comm);
-    if (j->device != PB_CPU) PB_TRY(pb_backend_facts(j->device, pb_job_device_number(j), &facts));
-    PB_TRY(pb_world_check_devices(j->o->world, facts.bus));
-    PB_TRY(pb_topology_parse(NULL, j->ranks, &t));
-    return pb_comm_open(j->o->world, &j->ctx, "dp", pb_topology_colour(&t, j->rank, PB_ON(DP)),
-                        pb_topology_index(&t, j->rank, PB_ON(DP)), &j->comm);
+    if (!plan) PB_TRY(compare_arrangement(j));
+    if (!plan && j->device != PB_CPU) PB_TRY(pb_backend_facts(j->device, pb_job_device_number(j), &facts));
+    if (!plan) PB_TRY(pb_world_check_devices(j->o->world, facts.bus));
+    PB_TRY(open_group(j, plan, "dp", PB_ON(DP) | PB_ON(CP), &j->comm));
+    return open_group(j, plan, "cp", PB_ON(CP), &j->context);
 }
 
 /* Another rank is lost. On the helper thread: the collectives that the training thread waits for return with EDEVICE,
  * and it closes the job: first the graphs, then the communicator (NCCL waits for the graphs that hold it). */
-static void end_collectives(void *comm, int code, const char *why)
+static void end_collectives(void *job, int code, const char *why)
 {
+    const pb_job *j = job;
     (void)code, (void)why; /* the monitor has printed why; main() asks for the code */
-    pb_comm_abort(comm);
+    if (j->context) pb_comm_abort(j->context);
+    pb_comm_abort(j->comm);
 }
 
 static pb_status open_trainer(pb_job *j, bool plan)
@@ -192,7 +213,8 @@ pb_status pb_job_open(pb_job *j, bool plan)
     PB_TRY(pb_job_agree(j, "opening the device", s));
     PB_TRY(open_comm(j, plan));
     j->cfg.comm = j->comm;
-    if (j->comm && !plan) pb_launch_on_lost(end_collectives, j->comm);
+    j->cfg.context = j->context;
+    if (j->comm && !plan) pb_launch_on_lost(end_collectives, j);
     return pb_job_agree(j, "opening the job", open_trainer(j, plan));
 }
 
@@ -210,6 +232,7 @@ pb_status pb_job_alone(pb_job *j, pb_status s)
     if (s == PB_OK || !j->comm || pb_launch_lost() >= 0) return s;
     snprintf(why, sizeof why, "%s", pb_error());
     if (!pb_world_speaks(j->o->world)) fprintf(stderr, "train: rank %d: %s\n", j->rank, why);
+    if (j->context) pb_comm_abort(j->context);
     pb_comm_abort(j->comm); /* the others may never enter a collective again */
     return pb_fail(s, "%s", why);
 }
@@ -218,6 +241,7 @@ void pb_job_close(pb_job *j)
 {
     pb_launch_on_lost(NULL, NULL);
     pb_trainer_close(j->trainer);
+    pb_comm_close(j->context);
     pb_comm_close(j->comm);
     pb_dataset_close(j->data);
     pb_dataset_close(j->eval_data);
@@ -260,7 +284,7 @@ bool pb_job_warn_of_loss(const pb_job *j, const char *what, double loss)
 
 pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count)
 {
-    const size_t number = (size_t)micro * (size_t)j->ranks + (size_t)j->rank;
+    const size_t number = (size_t)micro * (size_t)j->groups + (size_t)j->group;
     const size_t at = number * (size_t)j->cfg.B * (size_t)S;
     const pb_rows *r = &j->rows;
     return (pb_batch){.ids = r->ids + at,
@@ -274,14 +298,14 @@ pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count)
 
 /* ---- evaluating a data set ---------------------------------------------------------------------------- */
 
-/* Adds the loss of this rank's batch, which begins at token `at` of j->rows, to *e. */
+/* Adds the loss of this rank's tokens of its batch, which begins at token `at` of j->rows, to *e. */
 static pb_status add_batch(pb_job *j, size_t at, float *nll, pb_evaluation *e)
 {
-    const size_t T = (size_t)j->cfg.B * (size_t)j->cfg.S;
     PB_TRY(pb_trainer_nll(j->trainer, nll));
-    for (size_t i = 0; i < T; i++) {
-        e->loss += (double)j->rows.mask[at + i] * (double)nll[i];
-        e->tokens += (double)j->rows.mask[at + i];
+    for (size_t i = 0; i < pb_trainer_tokens(j->trainer); i++) {
+        const double mask = (double)j->rows.mask[at + pb_trainer_token(j->trainer, i)];
+        e->loss += mask * (double)nll[i];
+        e->tokens += mask;
     }
     return PB_OK;
 }
@@ -297,13 +321,13 @@ static pb_status evaluate_batch(pb_job *j, size_t index, pb_batch_fn each, void 
     PB_TRY(pb_phase_forward(&j->ctx, j->trainer));
     if (each && n) PB_TRY(each(self, j, first, (int)n));
     PB_TRY(pb_phase_loss(&j->ctx, j->trainer));
-    return add_batch(j, (size_t)j->rank * B * S, nll, e);
+    return add_batch(j, (size_t)j->group * B * S, nll, e);
 }
 
-/* Fills j->rows with the next batches, one per rank; what is left after the last row of the epoch is blank. */
+/* Fills j->rows with the next batches, one per group; what is left after the last row of the epoch is blank. */
 static void draw_batches(pb_job *j, size_t first)
 {
-    const size_t rows = pb_dataset_rows(j->evaluated), all = (size_t)j->ranks * (size_t)j->cfg.B;
+    const size_t rows = pb_dataset_rows(j->evaluated), all = (size_t)j->groups * (size_t)j->cfg.B;
     const size_t n = rows - first < all ? rows - first : all;
     pb_dataset_next(j->evaluated, (int)n, &j->rows);
     pb_dataset_blank(j->evaluated, (int)n, (int)all, &j->rows);
@@ -312,10 +336,10 @@ static void draw_batches(pb_job *j, size_t first)
 static pb_status evaluate(pb_job *j, pb_batch_fn each, void *self, float *nll, pb_evaluation *all, pb_evaluation *e)
 {
     const size_t rows = pb_dataset_rows(j->evaluated), ranks = (size_t)j->ranks, B = (size_t)j->cfg.B;
-    for (size_t first = 0; first < rows; first += ranks * B) {
+    for (size_t first = 0; first < rows; first += (size_t)j->groups * B) {
         pb_evaluation own = {0};
         draw_batches(j, first);
-        PB_TRY(pb_job_alone(j, evaluate_batch(j, first / B + (size_t)j->rank, each, self, nll, &own)));
+        PB_TRY(pb_job_alone(j, evaluate_batch(j, first / B + (size_t)j->group, each, self, nll, &own)));
         PB_TRY(pb_world_gather(j->o->world, "the evaluation", &own, sizeof own, all));
         pb_where_progress();
         for (size_t i = 0; i < ranks; i++) {

@@ -19,8 +19,11 @@ typedef struct pb_job {
     int number; /* of the GPU that --device names; with several ranks not read: see pb_job_device_number */
     bool graph; /* --mode graph */
     pb_ctx ctx;
-    int rank, ranks; /* place and number of the ranks that train on different rows */
-    pb_comm *comm;   /* between them; NULL: one rank */
+    int rank, ranks;
+    pb_topology topology;
+    int group, groups; /* place and number of the groups of ranks (axis dp) that train on different rows */
+    pb_comm *comm;     /* between all ranks; NULL: one rank */
+    pb_comm *context;  /* between the ranks that share rows (axis cp); NULL: each rank has whole rows */
     pb_trainer *trainer;
     pb_tokenizer *tokenizer;
     /* data: trained on by `train run`, evaluated by `train eval`. eval_data: evaluated during training; NULL: none. */
@@ -30,7 +33,7 @@ typedef struct pb_job {
     int micro_batches; /* micro-batches per step of this rank */
     /* The row length of a step is that of its longest row, rounded up to a multiple of `bucket`, but at most S. */
     int bucket;
-    /* [micro_batches,ranks,B,S]: the rows of all ranks, because each needs the length and the loss tokens of all. A
+    /* [micro_batches,groups,B,S]: the rows of all ranks, because each needs the length and the loss tokens of all. A
      * step with shorter rows uses the beginning of each array. */
     pb_rows rows;
     double *losses; /* [ranks] of a micro-batch */
@@ -65,12 +68,12 @@ bool pb_job_warn_of_loss(const pb_job *j, const char *what, double loss);
 /* Agrees with the other ranks on the status of what all of them have done (pb_world_agree). */
 pb_status pb_job_agree(const pb_job *j, const char *what, pb_status s);
 
-/* Returns micro-batch `micro` of this rank, of the rows in j->rows, which have S tokens each. It is number micro *
- * ranks + rank of the step. count: see pb_batch. */
+/* Returns micro-batch `micro` of this rank's group, of the rows in j->rows, which have S tokens each. It is number micro *
+ * groups + group of the step. count: see pb_batch. */
 pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count);
 
 /* Mean negative log likelihood over all loss tokens of the data set's rows, in double precision. Evaluates every row of
- * epoch 0 once, batch i on rank i mod ranks, and adds the batches in their order; afterwards the data set is positioned
+ * epoch 0 once, batch i on group i mod groups, and adds the batches in their order; afterwards the data set is positioned
  * after that epoch. After each batch's forward pass, `each` (may be NULL) is called with the index of the batch's first
  * row and the number of valid rows; their data are in j->rows, their logits in the trainer. */
 typedef struct pb_evaluation {

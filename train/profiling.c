@@ -24,7 +24,7 @@ static pb_status find_hosts(const pb_job *j, pb_profiling *p)
 
 static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *p, char *why)
 {
-    PB_TRY(pb_topology_parse(NULL, j->ranks, &p->topology));
+    p->topology = j->topology;
     PB_TRY(find_hosts(j, p));
     if (j->device == PB_CPU) snprintf(p->device, sizeof p->device, "cpu");
     else snprintf(p->device, sizeof p->device, "%s:%d", pb_backend_name(j->device), pb_job_device_number(j));

@@ -26,7 +26,7 @@ typedef struct step_rows {
 static step_rows draw_rows(pb_job *j)
 {
     const pb_rows *r = &j->rows;
-    const size_t rows = (size_t)j->micro_batches * (size_t)j->ranks * (size_t)j->cfg.B;
+    const size_t rows = (size_t)j->micro_batches * (size_t)j->groups * (size_t)j->cfg.B;
     pb_dataset_next(j->data, (int)rows, r);
     step_rows d = {.S = pb_rows_length(r, rows, j->cfg.S, j->bucket)};
     const size_t S = (size_t)d.S;
@@ -145,7 +145,7 @@ pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
     r.seconds = pb_clock_seconds() - start;
     r.recording = g ? g->seconds - recording : 0;
     r.S = d.S;
-    r.tokens = (double)j->micro_batches * j->ranks * j->cfg.B * d.S;
+    r.tokens = (double)j->micro_batches * j->groups * j->cfg.B * d.S;
     r.conversations = d.conversations;
     r.skipped = is.skipped != was.skipped;
     r.guarded = is.guarded != was.guarded;

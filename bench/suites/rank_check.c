@@ -26,7 +26,7 @@ static pb_status train(pb_ctx *ctx, const pb_rank_steps *s, int step, int all, p
     pb_status st = part ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the losses of %d ranks", s->ranks);
     *loss = 0;
     for (int k = 0; st == PB_OK && k < s->parts; k++) {
-        const int mine = k * s->ranks + s->rank;
+        const int mine = k * s->groups + s->group;
         st = pb_train_case_micro_batch(s->c, s->t, (size_t)step * (size_t)all, (size_t)all, (size_t)mine);
         pb_trainer_accumulate(s->t, k > 0);
         pb_trainer_reduce(s->t, k + 1 == s->parts);

@@ -35,6 +35,13 @@ pb_measure_opts pb_rank_measure_opts(const pb_ctx *ctx, const pb_case *c, const 
     return o;
 }
 
+/* Leaves out the collectives over all ranks, and those of the ranks that share rows. */
+static void skip_collectives(const job *j, bool skip)
+{
+    pb_comm_skip(j->comm, skip);
+    pb_comm_skip(pb_trainer_config(j->steps->t)->context, skip);
+}
+
 /* Runs one step. If the phases are measured, an event precedes each, otherwise there are events around the step. */
 static pb_status marked_step(pb_ctx *ctx, job *j, bool skip)
 {
@@ -52,9 +59,9 @@ static pb_status marked_step(pb_ctx *ctx, job *j, bool skip)
 static pb_status time_step(pb_ctx *ctx, job *j, bool skip, double mine[SPANS])
 {
     memset(mine, 0, SPANS * sizeof *mine);
-    pb_comm_skip(j->comm, skip);
+    skip_collectives(j, skip);
     const pb_status s = marked_step(ctx, j, skip);
-    pb_comm_skip(j->comm, false);
+    skip_collectives(j, false);
     PB_TRY(s);
     for (int i = 0; j->x->phases && i < PB_NPHASES; i++) PB_TRY(ctx->be->between(ctx, i, i + 1, &mine[i]));
     return ctx->be->between(ctx, 0, PB_NPHASES, &mine[STEP]);
@@ -122,9 +129,9 @@ static pb_status record(pb_ctx *ctx, job *j, bool skip)
 {
     const double start = pb_clock_seconds();
     const uint64_t collectives = pb_where_sequence();
-    pb_comm_skip(j->comm, skip);
+    skip_collectives(j, skip);
     pb_status s = pb_record(ctx, pb_rank_timed, j->steps, &j->graph[skip]);
-    pb_comm_skip(j->comm, false);
+    skip_collectives(j, false);
     if (!skip) j->communicates = pb_where_sequence() != collectives;
     if (!skip) j->x->record_seconds = pb_clock_seconds() - start;
     if (s == PB_OK) s = pb_replay(ctx, j->graph[skip]);

@@ -12,6 +12,7 @@
 #include "bench/suites/train_case.h"
 #include "os/interrupt.h"
 #include "os/memory.h"
+#include "trainer/parallel/context.h"
 
 /* A case while it is measured. */
 typedef struct job {
@@ -21,6 +22,8 @@ typedef struct job {
     pb_rank_results one; /* rank 0: of one rank alone; norm NULL: none, for lack of device memory */
     double one_seconds;  /* rank 0: time of one rank alone; 0: none */
     double loss;         /* of the first step */
+    int shares;          /* axis cp */
+    pb_comm *context;    /* of the ranks that share rows; NULL: none do */
     char why[160];       /* why there is no step of one rank */
     pb_rank_samples x;
 } job;
@@ -47,12 +50,32 @@ bool pb_rank_steps_of(const pb_emitter *emitter, const char *suite)
     return false;
 }
 
+/* Checks that the ranks divide into groups that share rows, and the rows into their parts. */
+static pb_status check_shares(const pb_case *c)
+{
+    const int shares = pb_train_case_shares(c);
+    const bool zigzag = !pb_case_get(c, "slices") || pb_case_is(c, "slices", "zigzag");
+    long ranks = 1, seq;
+    if (pb_case_get(c, "ranks")) PB_TRY(pb_case_int(c, "ranks", &ranks));
+    if (ranks % shares) return pb_fail(PB_EINVAL, "cp=%d: %ld ranks do not divide by it: --ranks N", shares, ranks);
+    if (shares == 1)
+        return zigzag ? PB_OK
+                      : pb_fail(PB_EINVAL, "slices=%s needs ranks that share rows: --cp N", pb_case_get(c, "slices"));
+    const pb_context context = {.ranks = shares, .zigzag = zigzag};
+    PB_TRY(pb_case_int(c, "seq", &seq));
+    if (seq % pb_context_unit(&context))
+        return pb_fail(PB_EINVAL, "seq=%ld: %d ranks share a row, so it needs a multiple of %d", seq, shares,
+                       pb_context_unit(&context));
+    return PB_OK;
+}
+
 pb_status pb_rank_steps_check(const pb_case *c)
 {
     const bool ranks = pb_case_get(c, "ranks") != NULL;
     const bool parts = pb_case_get(c, "accumulate") && !pb_case_is(c, "accumulate", "1");
     if (!ranks && pb_case_get(c, "shard") && !pb_case_is(c, "shard", "none"))
         return pb_fail(PB_EINVAL, "shard=%s needs several ranks: --ranks N", pb_case_get(c, "shard"));
+    PB_TRY(check_shares(c));
     if (ranks && pb_case_get(c, "moments") && !pb_case_is(c, "moments", "f32"))
         return pb_fail(PB_EINVAL, "moments=%s needs one rank", pb_case_get(c, "moments"));
     if (ranks && pb_case_is(c, "nf4-scales", "8bit") && pb_case_is(c, "shard", "parameters"))
@@ -83,8 +106,8 @@ static pb_status measure_one(pb_ctx *ctx, job *j, pb_rank_steps *s)
 /* Checks the gradient, trains on the micro-batches of all ranks, and measures. *v: the gradient is right. */
 static pb_status train_one(pb_ctx *ctx, job *j, pb_trainer *t, pb_check *v)
 {
-    const int all = j->steps.parts * j->steps.ranks;
-    pb_rank_steps s = {j->c, t, 0, 1, all, j->steps.part};
+    const int all = j->steps.parts * j->steps.groups;
+    pb_rank_steps s = {.c = j->c, .t = t, .ranks = 1, .groups = 1, .parts = all, .part = j->steps.part};
     PB_TRY(pb_train_case_gradient(ctx, j->c, t, j->env->emitter, v));
     if (v->status != PB_ROW_OK) return PB_OK;
     PB_TRY(pb_rank_results_get(ctx, &s, all, j->env->heartbeat, &j->one));
@@ -97,6 +120,7 @@ static pb_status open_trainer(pb_ctx *ctx, const job *j, pb_comm *comm, pb_train
     pb_train_config cfg;
     PB_TRY(pb_train_case_config(j->c, &cfg));
     cfg.comm = comm;
+    cfg.context = comm ? j->context : NULL;
     if (!comm) cfg.shard = PB_SHARD_NONE;
     PB_TRY(pb_train_case_shape(j->c, &cfg));
     PB_TRY(pb_train_case_trainer(ctx, j->c, &cfg, out));
@@ -143,7 +167,7 @@ static pb_status check_ranks(pb_ctx *ctx, job *j, double *wrong)
 {
     pb_rank_results mine = {0};
     pb_lockstep *l = j->env->lockstep;
-    pb_status s = pb_rank_results_get(ctx, &j->steps, j->steps.parts * j->steps.ranks, j->env->heartbeat, &mine);
+    pb_status s = pb_rank_results_get(ctx, &j->steps, j->steps.parts * j->steps.groups, j->env->heartbeat, &mine);
     if (s == PB_OK) s = compare(j, &mine, wrong);
     j->loss = mine.loss[0];
     free(mine.norm);
@@ -222,7 +246,21 @@ static pb_status emit_scaling(const job *j, double step)
         return pb_emit(e, j->c, ratio, (double)NAN, 0, PB_ROW_UNSUPPORTED, j->why);
     PB_TRY(pb_emit(e, j->c, j->steps.part ? "one_rank_optimizer_time" : "one_rank_step_time", j->one_seconds, 0,
                    PB_ROW_OK, ""));
-    return pb_emit(e, j->c, ratio, j->one_seconds / step, 0, PB_ROW_OK, "");
+    return pb_emit(e, j->c, ratio, j->one_seconds / (step * j->shares), 0, PB_ROW_OK, "");
+}
+
+/* The scores of the rank that computes the most of them, over the mean of the ranks that share rows. */
+static pb_status emit_imbalance(const job *j)
+{
+    const pb_train_config *cfg = pb_trainer_config(j->steps.t);
+    pb_context c = {.ranks = j->shares, .zigzag = cfg->slicing == PB_SLICING_ZIGZAG};
+    double most = 0;
+    if (j->shares == 1) return PB_OK;
+    for (; c.rank < c.ranks; c.rank++) {
+        const double load = pb_context_load(&c, pb_trainer_row(j->steps.t));
+        most = load > most ? load : most;
+    }
+    return pb_emit(j->env->emitter, j->c, "score_imbalance", most, 0, PB_ROW_OK, "");
 }
 
 /* Emits what only whole steps have: the loss, and rates. */
@@ -270,12 +308,22 @@ static pb_status measure(pb_ctx *ctx, job *j)
     const double step = pb_median_of(j->x.span[PB_RANK_STEP], j->x.n);
     if (!j->steps.part) PB_TRY(emit_rates(ctx, j, step));
     if (j->steps.ranks > 1) PB_TRY(emit_scaling(j, step));
+    PB_TRY(emit_imbalance(j));
     return emit_memory(j);
 }
 
 /* ---- the case --------------------------------------------------------------------------------------------------- */
 
-static pb_status together(pb_ctx *ctx, job *j)
+/* Opens the communicator of the ranks that share rows. Ranks with consecutive numbers do. */
+static pb_status open_context(pb_ctx *ctx, job *j)
+{
+    pb_lockstep *l = j->env->lockstep;
+    if (j->shares == 1) return PB_OK;
+    const int rank = pb_world_rank(l->world);
+    return pb_comm_open(l->world, ctx, "cp", rank / j->shares, rank % j->shares, &j->context);
+}
+
+static pb_status share(pb_ctx *ctx, job *j)
 {
     pb_lockstep *l = j->env->lockstep;
     double wrong = 0;
@@ -286,6 +334,14 @@ static pb_status together(pb_ctx *ctx, job *j)
     if (s == PB_OK) s = check_ranks(ctx, j, &wrong);
     if (s == PB_OK && !(wrong > 0)) s = measure(ctx, j);
     if (open) pb_trainer_close(j->steps.t);
+    return s;
+}
+
+static pb_status together(pb_ctx *ctx, job *j)
+{
+    PB_TRY(pb_lockstep_meet(j->env->lockstep, open_context(ctx, j)));
+    const pb_status s = share(ctx, j);
+    pb_comm_close(j->context);
     return s;
 }
 
@@ -305,9 +361,11 @@ pb_status pb_rank_steps_run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *e
         return s;
     }
     j->c = c, j->env = env;
+    j->shares = pb_train_case_shares(c);
     j->steps = (pb_rank_steps){.c = c,
-                               .rank = l ? pb_comm_rank(l->comm) : 0,
                                .ranks = pb_lockstep_size(l),
+                               .group = (l ? pb_comm_rank(l->comm) : 0) / j->shares,
+                               .groups = pb_lockstep_size(l) / j->shares,
                                .parts = cfg.micro_batches > 1 ? cfg.micro_batches : 1,
                                .part = part};
     s = pb_lockstep_meet(l, pb_lockstep_leads(l) ? alone(ctx, j, &v) : PB_OK);

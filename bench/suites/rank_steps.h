@@ -19,9 +19,10 @@
 typedef struct pb_rank_steps {
     const pb_case *c;
     pb_trainer *t;
-    int rank, ranks; /* of those that train together */
-    int parts;       /* micro-batches of this rank in a step */
-    pb_fn part;      /* what is timed, a function of the trainer; NULL: the whole step */
+    int ranks;         /* that train together */
+    int group, groups; /* of those that train on different micro-batches: a rank, or ranks that share rows (axis cp) */
+    int parts;         /* micro-batches of this rank in a step */
+    pb_fn part;        /* what is timed, a function of the trainer; NULL: the whole step */
 } pb_rank_steps;
 
 /* Runs one step on the batch that is loaded, which each of the micro-batches uses. A pb_fn; self is pb_rank_steps. */

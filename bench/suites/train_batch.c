@@ -60,14 +60,15 @@ static pb_status open_shipped(const pb_dataset_config *cfg, pb_dataset **out)
     return s;
 }
 
-static pb_status open_text(const pb_case *c, const pb_train_config *cfg, text *out)
+/* S: tokens of a row. */
+static pb_status open_text(const pb_case *c, const pb_train_config *cfg, int S, text *out)
 {
     char path[1024];
     long seq;
     pb_dataset_config d = {.chat = {.family = PB_TEMPLATE_BYTES},
                            .mask = PB_MASK_ASSISTANT,
                            .long_ones = PB_LONG_SPLIT,
-                           .S = cfg->S,
+                           .S = S,
                            .align = 1,
                            .seed = cfg->model.seed};
     PB_TRY(pack_of(c, &d.pack));
@@ -106,6 +107,7 @@ static void free_rows(pb_rows *r)
 static pb_status set_rows(pb_trainer *t, const text *x, size_t first, size_t all, size_t index, const pb_rows *r)
 {
     const pb_train_config *cfg = pb_trainer_config(t);
+    const int S = pb_trainer_row(t);
     const size_t rows = (size_t)cfg->B, n = rows * (size_t)x->S;
     double count = 0;
     for (size_t i = 0; i < all; i++) {
@@ -113,9 +115,9 @@ static pb_status set_rows(pb_trainer *t, const text *x, size_t first, size_t all
         for (size_t k = 0; k < n; k++) count += (double)r->mask[k];
     }
     pb_dataset_batch(x->rows, cfg->B, first + index, r);
-    if (pb_rows_length(r, rows, x->S, 1) > cfg->S && cfg->packed)
-        return pb_fail(PB_EINVAL, "batch %zu has longer rows than the %d positions of the case", first + index, cfg->S);
-    pb_rows_shorten(r, rows, x->S, cfg->S);
+    if (pb_rows_length(r, rows, x->S, 1) > S && cfg->packed)
+        return pb_fail(PB_EINVAL, "batch %zu has longer rows than the %d positions of the case", first + index, S);
+    pb_rows_shorten(r, rows, x->S, S);
     return pb_trainer_set_batch(t, &(pb_batch){.ids = r->ids,
                                                .targets = r->targets,
                                                .mask = r->mask,
@@ -129,7 +131,7 @@ pb_status pb_train_case_micro_batch(const pb_case *c, pb_trainer *t, size_t firs
     const pb_train_config *cfg = pb_trainer_config(t);
     pb_rows r;
     text x;
-    PB_TRY(open_text(c, cfg, &x));
+    PB_TRY(open_text(c, cfg, pb_trainer_row(t), &x));
     pb_status s = alloc_rows((size_t)cfg->B * (size_t)x.S, &r);
     if (s == PB_OK) s = set_rows(t, &x, first, all, index, &r);
     free_rows(&r);
@@ -146,7 +148,7 @@ pb_status pb_case_text_open(const pb_case *c, const pb_train_config *cfg, pb_cas
 {
     text *x = calloc(1, sizeof *x);
     if (!x) return pb_fail(PB_ENOMEM, "no memory for a batch");
-    pb_status s = open_text(c, cfg, x);
+    pb_status s = open_text(c, cfg, cfg->S, x);
     if (s == PB_OK) {
         s = alloc_rows((size_t)cfg->B * (size_t)x->S, &x->batch);
         if (s == PB_OK) *out = x;
@@ -184,7 +186,7 @@ pb_status pb_train_case_shape(const pb_case *c, pb_train_config *cfg)
     text x;
     int S = 1;
     if (!cfg->packed) return PB_OK;
-    PB_TRY(open_text(c, cfg, &x));
+    PB_TRY(open_text(c, cfg, cfg->S, &x));
     const pb_status s = alloc_rows((size_t)cfg->B * (size_t)x.S, &r);
     for (size_t i = 0; s == PB_OK && i < batches_of(c, cfg); i++) {
         pb_dataset_batch(x.rows, cfg->B, i, &r);
@@ -211,6 +213,8 @@ pb_status pb_train_case_trainer(pb_ctx *ctx, const pb_case *c, const pb_train_co
                                   .prefer = ctx->prefer,
                                   .rank = cfg->comm ? pb_comm_rank(cfg->comm) : 0,
                                   .ranks = ranks,
+                                  .shares = pb_comm_size(cfg->context),
+                                  .share = pb_comm_rank(cfg->context),
                                   .local_size = ranks}));
     PB_TRY(pb_trainer_open(ctx, cfg, &t));
     const pb_status s = path ? pb_model_load_hf(pb_trainer_model(t), path, NULL) : PB_OK;

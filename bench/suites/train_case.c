@@ -61,6 +61,7 @@ static const char *const attentions[] = {PB_ATTENTION_MAP(WORD)};
 static const char *const recomputes[] = {PB_RECOMPUTE_MAP(WORD)};
 static const char *const reduces[] = {PB_REDUCE_MAP(WORD)};
 static const char *const shards[] = {PB_SHARD_MAP(WORD)};
+static const char *const slicings[] = {PB_SLICING_MAP(WORD)};
 static const char *const optimizers[] = {PB_OPTIMIZER_MAP(WORD)};
 static const char *const formats[] = {PB_ADAMW_FORMAT_MAP(WORD)};
 static const char *const variants[] = {PB_NS_MAP(WORD)};
@@ -92,7 +93,7 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     const pb_geometry *g;
     const char *model = pb_case_get(c, "model");
     int tuning, clip, dtype, attention = PB_ATTENTION_AUTO, reduce = PB_REDUCE_F32, shard = PB_SHARD_NONE;
-    int recompute = PB_RECOMPUTE_NONE, narrow_scales = 0;
+    int recompute = PB_RECOMPUTE_NONE, slicing = PB_SLICING_ZIGZAG, narrow_scales = 0, shares;
     const bool own = c->own && model && strcmp(model, c->own->model) == 0;
     if (own) g = c->own->in.geometry;
     else PB_TRY(pb_geometry_find(model ? model : "", &g));
@@ -105,6 +106,8 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     if (pb_case_get(c, "attention")) PB_TRY(word(c, "attention", attentions, PB_NATTENTIONS, &attention));
     if (pb_case_get(c, "reduce")) PB_TRY(word(c, "reduce", reduces, PB_NREDUCES, &reduce));
     if (pb_case_get(c, "shard")) PB_TRY(word(c, "shard", shards, PB_NSHARDS, &shard));
+    if (pb_case_get(c, "slices")) PB_TRY(word(c, "slices", slicings, PB_NSLICINGS, &slicing));
+    if (pb_case_get(c, "cp")) PB_TRY(number(c, "cp", 1, 1 << 16, &shares));
     if (pb_case_get(c, "nf4-scales")) PB_TRY(word(c, "nf4-scales", scales, 2, &narrow_scales));
     if (pb_case_get(c, "recompute")) PB_TRY(word(c, "recompute", recomputes, PB_NRECOMPUTES, &recompute));
     if (pb_case_get(c, "accumulate")) PB_TRY(number(c, "accumulate", 1, 1 << 20, &t.micro_batches));
@@ -125,9 +128,16 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     t.attention = (pb_attention_variant)attention;
     t.reduce = (pb_reduce)reduce;
     t.shard = (pb_shard)shard;
+    t.slicing = (pb_slicing)slicing;
     t.recompute = (pb_recompute)recompute;
     *out = t;
     return PB_OK;
+}
+
+int pb_train_case_shares(const pb_case *c)
+{
+    const char *v = pb_case_get(c, "cp");
+    return v ? (int)strtol(v, NULL, 10) : 1;
 }
 
 bool pb_train_case_graph(const pb_case *c)

@@ -13,10 +13,11 @@
 /* Their values that the keys omit, because a case is the same without the axis. */
 #define PB_TRAIN_AXES_OMITTED "loss-chunk=0 nf4-scales=f32 pack=stream recompute=none"
 
-/* Axes of data parallel steps; see docs/ranks.md. They have no default and are in the key only if given; the keys also
+/* Axes of steps of several ranks or micro-batches; see docs/ranks.md. cp: ranks that share each row; slices: how they
+ * divide it. They have no default and are in the key only if given; the keys also
  * omit the values of PB_RANK_AXES_OMITTED, with which a step is the same as without the axis. */
-#define PB_RANK_AXES         " accumulate= reduce= shard="
-#define PB_RANK_AXES_OMITTED "accumulate=1 reduce=f32 shard=none"
+#define PB_RANK_AXES         " accumulate= cp= reduce= shard= slices="
+#define PB_RANK_AXES_OMITTED "accumulate=1 cp=1 reduce=f32 shard=none slices=zigzag"
 
 /* Axes of the optimizer, in the key only if given. guard and iteration (of Newton-Schulz) are for optimizer=normuon only,
  * moments other than f32 for optimizer=adamw only. */
@@ -37,6 +38,7 @@ pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
 pb_status pb_train_case_trainer(pb_ctx *ctx, const pb_case *c, const pb_train_config *cfg, pb_trainer **out);
 pb_status pb_train_case_shape(const pb_case *c, pb_train_config *cfg);
 pb_status pb_train_case_packed(const pb_case *c, bool *out); /* false: pack=stream */
+int pb_train_case_shares(const pb_case *c);                  /* axis cp; 1 without it */
 pb_status pb_train_case_batch(const pb_case *c, pb_trainer *t, size_t index);
 /* Loads batch number first + index of the text as one of the micro-batches first .. first + all - 1 of a step, whose
  * loss tokens together divide the loss. ENOMEM. */

@@ -53,7 +53,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
 static double weight(const pb_attention_bwd_args *a, int b, int h, int i, int j, double *ds)
 {
     const size_t head = (size_t)h * a->D, kv = (size_t)(h / (a->H / a->K)) * a->D;
-    const size_t qi = (size_t)b * a->S + i, kj = (size_t)b * a->S + j;
+    const size_t qi = (size_t)b * a->S + i, kj = (size_t)b * pb_attention_bwd_keys(a) + j;
     const double s = (double)a->scale * dot(a->q, qi * a->ldq + head, a->k, kj * a->ldk + kv, a->D, a->dtype);
     const double p = exp(s - (double)a->lse[((size_t)b * a->H + h) * a->S + i]);
     const double dp = dot(a->dO, qi * a->lddo + head, a->v, kj * a->ldv + kv, a->D, a->dtype);
@@ -65,13 +65,13 @@ static double weight(const pb_attention_bwd_args *a, int b, int h, int i, int j,
 /* Computes dq of one query. sum: scratch array of D elements. */
 static void dq_ref(const pb_attention_bwd_args *a, int b, int h, int i, double *sum)
 {
-    const size_t row = (size_t)b * a->S, kv = (size_t)(h / (a->H / a->K)) * a->D;
-    const int to = a->causal ? i + 1 : a->S;
+    const int N = pb_attention_bwd_keys(a), to = a->causal ? N - a->S + i + 1 : N;
+    const size_t row = (size_t)b * a->S, key = (size_t)b * N, kv = (size_t)(h / (a->H / a->K)) * a->D;
     for (int d = 0; d < a->D; d++) sum[d] = 0;
     for (int j = first_key(a->start, row + i); j < to; j++) {
         double ds;
         weight(a, b, h, i, j, &ds);
-        for (int d = 0; d < a->D; d++) sum[d] += ds * pb_load(a->k, (row + j) * a->ldk + kv + d, a->dtype);
+        for (int d = 0; d < a->D; d++) sum[d] += ds * pb_load(a->k, (key + j) * a->ldk + kv + d, a->dtype);
     }
     for (int d = 0; d < a->D; d++)
         pb_store(a->dq, (row + i) * a->lddq + (size_t)h * a->D + d, a->dtype, (double)a->scale * sum[d]);
@@ -80,11 +80,12 @@ static void dq_ref(const pb_attention_bwd_args *a, int b, int h, int i, double *
 /* Computes dk and dv of one key. sum: scratch array [2,D]. */
 static void dkv_ref(const pb_attention_bwd_args *a, int b, int kv, int j, double *sum)
 {
-    const int D = a->D, group = a->H / a->K;
-    const size_t row = (size_t)b * a->S;
+    const int D = a->D, group = a->H / a->K, N = pb_attention_bwd_keys(a), before = N - a->S;
+    const size_t row = (size_t)b * a->S, key = (size_t)b * N;
+    const pb_dtype t = pb_attention_dkv_dtype(a);
     for (int d = 0; d < 2 * D; d++) sum[d] = 0;
     for (int h = kv * group; h < (kv + 1) * group; h++)
-        for (int i = a->causal ? j : 0; i < a->S; i++) {
+        for (int i = a->causal && j > before ? j - before : 0; i < a->S; i++) {
             const size_t head = (size_t)h * D;
             double ds, p;
             if (j < first_key(a->start, row + i)) continue;
@@ -95,19 +96,20 @@ static void dkv_ref(const pb_attention_bwd_args *a, int b, int kv, int j, double
             }
         }
     for (int d = 0; d < D; d++) {
-        pb_store(a->dk, (row + j) * a->lddk + (size_t)kv * D + d, a->dtype, sum[d]);
-        pb_store(a->dv, (row + j) * a->lddv + (size_t)kv * D + d, a->dtype, sum[D + d]);
+        pb_store(a->dk, (key + j) * a->lddk + (size_t)kv * D + d, t, sum[d]);
+        pb_store(a->dv, (key + j) * a->lddv + (size_t)kv * D + d, t, sum[D + d]);
     }
 }
 
 static pb_status bwd_ref(pb_ctx *ctx, const void *args)
 {
     const pb_attention_bwd_args *a = args;
-    for (int b = 0; b < a->B; b++)
-        for (int s = 0; s < a->S; s++) {
+    for (int b = 0; b < a->B; b++) {
+        for (int s = 0; s < a->S; s++)
             for (int h = 0; h < a->H; h++) dq_ref(a, b, h, s, ctx->scratch);
-            for (int kv = 0; kv < a->K; kv++) dkv_ref(a, b, kv, s, ctx->scratch);
-        }
+        for (int j = 0; j < pb_attention_bwd_keys(a); j++)
+            for (int kv = 0; kv < a->K; kv++) dkv_ref(a, b, kv, j, ctx->scratch);
+    }
     return PB_OK;
 }
 
@@ -131,8 +133,8 @@ static size_t fwd_workspace(const void *args)
 static size_t bwd_workspace(const void *args)
 {
     const pb_attention_bwd_args *a = args;
-    return ((size_t)omp_get_max_threads() * pb_attn_bwd_tiles(a->D) + pb_attn_bwd_sums(a->B, a->S, a->H, a->K, a->D)) *
-           sizeof(float);
+    const size_t sums = pb_attn_bwd_sums(a->B, a->S, pb_attention_bwd_keys(a), a->H, a->K, a->D);
+    return ((size_t)omp_get_max_threads() * pb_attn_bwd_tiles(a->D) + sums) * sizeof(float);
 }
 
 const pb_impl pb_attention_fwd_cpu[] = {
@@ -142,19 +144,19 @@ const pb_impl pb_attention_bwd_cpu[] = {
 
 /* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs ------------------------------------ */
 
-static const char axes[] = "BSHKDcpn", fwd_rare[] = "b";
+static const char axes[] = "BSHKDcpn", fwd_rare[] = "b", bwd_rare[] = "bw";
 /* One shape in the tables below: a pb_dims whose numbers have names, in the order of `axes`. */
 typedef struct shape {
     int B, S, H, K, D;
     int causal;
     int pad;           /* unit of the gaps between tokens, in elements: each tensor has another multiple of it */
     int conversations; /* conversations packed into a row; 0: start is NULL */
-    int before;        /* keys before the first query; forward pass only */
-    int unused;
+    int before;        /* keys before the first query */
+    int wide;          /* backward pass: gradients of keys and values in f32 */
 } shape;
 _Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
-/* Shapes of both passes. */
 /* clang-format off */
+/* Shapes of both passes; in the second table there are more keys than queries. */
 #define EDGES \
     {.B = 1, .S = 9, .H = 3, .K = 1, .D = 7, .causal = 1}, \
     {.B = 1, .S = 33, .H = 2, .K = 2, .D = 80}, \
@@ -178,16 +180,25 @@ _Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with name
     {.B = 2, .S = 90, .H = 2, .K = 1, .D = 64, .pad = 8}, \
     {.B = 1, .S = 140, .H = 2, .K = 2, .D = 64, .causal = 1, .pad = 8}, \
     {.B = 1, .S = 300, .H = 1, .K = 1, .D = 128, .causal = 1, .pad = 8, .conversations = 3}
+#define MORE_KEYS \
+    {.B = 1, .S = 1, .H = 6, .K = 2, .D = 64, .causal = 1, .before = 200}, \
+    {.B = 1, .S = 1, .H = 3, .K = 3, .D = 20, .causal = 1, .pad = 1, .before = 127}, \
+    {.B = 2, .S = 5, .H = 4, .K = 1, .D = 32, .causal = 1, .before = 130}, \
+    {.B = 1, .S = 70, .H = 4, .K = 2, .D = 128, .causal = 1, .pad = 8, .before = 37}, \
+    {.B = 1, .S = 33, .H = 2, .K = 1, .D = 16, .before = 9}, \
+    {.B = 2, .S = 90, .H = 2, .K = 1, .D = 24, .causal = 1, .conversations = 3, .before = 65}, \
+    {.B = 2, .S = 128, .H = 4, .K = 2, .D = 64, .causal = 1, .pad = 8, .conversations = 2, .before = 128}, \
+    {.B = 1, .S = 257, .H = 2, .K = 1, .D = 128, .causal = 1, .before = 300}, \
+    {.B = 2, .S = 65, .H = 3, .K = 1, .D = 64, .pad = 8, .before = 191}
 /* clang-format on */
-static const shape edge[] = {EDGES, {0}};
-static const shape fwd_edge[] = {
+static const shape fwd_edge[] = {EDGES, MORE_KEYS, {0}};
+static const shape bwd_edge[] = {
     EDGES,
-    {.B = 1, .S = 1, .H = 6, .K = 2, .D = 64, .causal = 1, .before = 200},
-    {.B = 1, .S = 1, .H = 3, .K = 3, .D = 20, .causal = 1, .pad = 1, .before = 127},
-    {.B = 2, .S = 5, .H = 4, .K = 1, .D = 32, .causal = 1, .before = 130},
-    {.B = 1, .S = 70, .H = 4, .K = 2, .D = 128, .causal = 1, .pad = 8, .before = 37},
-    {.B = 1, .S = 33, .H = 2, .K = 1, .D = 16, .before = 9},
-    {.B = 2, .S = 90, .H = 2, .K = 1, .D = 24, .causal = 1, .conversations = 3, .before = 65},
+    MORE_KEYS,
+    {.B = 1, .S = 130, .H = 3, .K = 1, .D = 64, .causal = 1, .pad = 8, .wide = 1},
+    {.B = 2, .S = 96, .H = 4, .K = 2, .D = 128, .causal = 1, .pad = 8, .conversations = 2, .before = 96, .wide = 1},
+    {.B = 1, .S = 40, .H = 2, .K = 2, .D = 20, .causal = 1, .pad = 1, .before = 77, .wide = 1},
+    {.B = 2, .S = 70, .H = 2, .K = 1, .D = 32, .before = 33, .wide = 1},
     {0},
 };
 /* The grids have no packed rows: their cost depends on the values of `start`, which are in device memory. */
@@ -229,6 +240,11 @@ static pb_status tensor_check(const char *op, const char *name, const void *p, s
     return PB_OK;
 }
 
+static pb_status keys_check(const char *op, int keys, int S)
+{
+    return !keys || keys >= S ? PB_OK : pb_fail(PB_EINVAL, "%s: keys=%d, need 0 or at least S=%d", op, keys, S);
+}
+
 static pb_status fwd_check(const void *args)
 {
     const pb_attention_fwd_args *a = args;
@@ -238,7 +254,7 @@ static pb_status fwd_check(const void *args)
     PB_TRY(tensor_check(op, "k", a->k, a->ldk, a->K, a->D));
     PB_TRY(tensor_check(op, "v", a->v, a->ldv, a->K, a->D));
     PB_TRY(tensor_check(op, "o", a->o, a->ldo, a->H, a->D));
-    if (a->keys && a->keys < a->S) return pb_fail(PB_EINVAL, "%s: keys=%d, need 0 or at least S=%d", op, a->keys, a->S);
+    PB_TRY(keys_check(op, a->keys, a->S));
     return a->lse ? PB_OK : pb_fail(PB_EINVAL, "%s: lse is NULL", op);
 }
 
@@ -255,6 +271,7 @@ static pb_status bwd_check(const void *args)
     PB_TRY(tensor_check(op, "dq", a->dq, a->lddq, a->H, a->D));
     PB_TRY(tensor_check(op, "dk", a->dk, a->lddk, a->K, a->D));
     PB_TRY(tensor_check(op, "dv", a->dv, a->lddv, a->K, a->D));
+    PB_TRY(keys_check(op, a->keys, a->S));
     return a->lse ? PB_OK : pb_fail(PB_EINVAL, "%s: lse is NULL", op);
 }
 
@@ -305,24 +322,26 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
 
 static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
 {
-    const int B = dim[0], S = dim[1], H = dim[2], K = dim[3], D = dim[4];
-    const size_t T = (size_t)B * S, q = (size_t)H * D, kv = (size_t)K * D, p = dim[6];
+    const int B = dim[0], S = dim[1], H = dim[2], K = dim[3], D = dim[4], keys = S + dim[8];
+    const size_t T = (size_t)B * S, N = (size_t)B * keys, q = (size_t)H * D, kv = (size_t)K * D, p = dim[6];
+    const pb_dtype grads = dim[9] ? PB_F32 : b->dtype;
     *(pb_attention_bwd_args *)args = (pb_attention_bwd_args){
         .dO = pb_in_ld(b, "do", b->dtype, T, q, q + 5 * p),
         .q = pb_in_ld(b, "q", b->dtype, T, q, q + p),
-        .k = pb_in_ld(b, "k", b->dtype, T, kv, kv + 2 * p),
-        .v = pb_in_ld(b, "v", b->dtype, T, kv, kv + 3 * p),
+        .k = pb_in_ld(b, "k", b->dtype, N, kv, kv + 2 * p),
+        .v = pb_in_ld(b, "v", b->dtype, N, kv, kv + 3 * p),
         .o = pb_in_ld(b, "o", b->dtype, T, q, q + 4 * p),
         .lse = pb_in(b, "lse", PB_F32, T * H),
         .start = bind_start(b, dim),
         .dq = pb_out_ld(b, "dq", b->dtype, T, q, q + 6 * p),
-        .dk = pb_out_ld(b, "dk", b->dtype, T, kv, kv + 7 * p),
-        .dv = pb_out_ld(b, "dv", b->dtype, T, kv, kv + 8 * p),
+        .dk = pb_out_ld(b, "dk", grads, N, kv, kv + 7 * p),
+        .dv = pb_out_ld(b, "dv", grads, N, kv, kv + 8 * p),
         .B = B,
         .S = S,
         .H = H,
         .K = K,
         .D = D,
+        .keys = dim[8] ? keys : 0,
         .lddo = q + 5 * p,
         .ldq = q + p,
         .ldk = kv + 2 * p,
@@ -333,6 +352,7 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
         .lddv = kv + 8 * p,
         .scale = 2 / sqrtf((float)D),
         .causal = dim[5],
+        .wide = dim[9],
         .dtype = b->dtype,
     };
     return b->status;
@@ -354,6 +374,7 @@ static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
                                                           .H = a->H,
                                                           .K = a->K,
                                                           .D = a->D,
+                                                          .keys = a->keys,
                                                           .ldq = a->ldq,
                                                           .ldk = a->ldk,
                                                           .ldv = a->ldv,
@@ -378,9 +399,11 @@ static pb_cost fwd_cost(const void *args)
 static pb_cost bwd_cost(const void *args)
 {
     const pb_attention_bwd_args *a = args;
-    const double T = (double)a->B * a->S, e = (double)pb_dtype_size(a->dtype);
-    return (pb_cost){.flops = 10.0 * a->D * pairs(a->B, a->S, a->H, a->causal),
-                     .bytes = T * a->D * e * 4 * (a->H + a->K) + 4 * T * a->H};
+    const double T = (double)a->B * a->S, e = (double)pb_dtype_size(a->dtype), B = a->B;
+    const int N = pb_attention_bwd_keys(a);
+    const double more = B * a->H * a->S * (N - a->S), grads = (double)pb_dtype_size(pb_attention_dkv_dtype(a));
+    return (pb_cost){.flops = 10.0 * a->D * (pairs(a->B, a->S, a->H, a->causal) + more),
+                     .bytes = a->D * (T * e * 4 * a->H + B * N * a->K * 2 * (e + grads)) + 4 * T * a->H};
 }
 
 const pb_op pb_op_attention_fwd = {
@@ -401,7 +424,8 @@ const pb_op pb_op_attention_fwd = {
 const pb_op pb_op_attention_bwd = {
     .name = "attention_bwd",
     .axes = axes,
-    .edge = (const pb_dims *)edge,
+    .rare = bwd_rare,
+    .edge = (const pb_dims *)bwd_edge,
     .grid = (const pb_dims *)grid,
     .device_grid = (const pb_dims *)device_grid,
     .args_size = sizeof(pb_attention_bwd_args),

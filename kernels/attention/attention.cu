@@ -7,8 +7,8 @@ static bool aligned(const void *p, size_t ld) { return (uintptr_t)p % 16 == 0 &&
 static bool mma_takes_fwd(const void *args)
 {
     const pb_attention_fwd_args *a = (const pb_attention_fwd_args *)args;
-    return a->dtype == PB_BF16 && a->D % 8 == 0 && a->D <= 128 && a->scale > 0 && pb_attention_before(a) == 0 &&
-           aligned(a->q, a->ldq) && aligned(a->k, a->ldk) && aligned(a->v, a->ldv) && aligned(a->o, a->ldo);
+    return a->dtype == PB_BF16 && a->D % 8 == 0 && a->D <= 128 && a->scale > 0 && aligned(a->q, a->ldq) &&
+           aligned(a->k, a->ldk) && aligned(a->v, a->ldv) && aligned(a->o, a->ldo);
 }
 
 static bool mma_takes_bwd(const void *args)
@@ -27,8 +27,8 @@ static bool wgmma_takes_fwd(const void *args)
 
 static bool wgmma_takes_bwd(const void *args)
 {
-    const int D = ((const pb_attention_bwd_args *)args)->D;
-    return (D == 64 || D == 128) && mma_takes_bwd(args);
+    const pb_attention_bwd_args *a = (const pb_attention_bwd_args *)args;
+    return (a->D == 64 || a->D == 128) && !a->wide && pb_attention_bwd_keys(a) == a->S && mma_takes_bwd(args);
 }
 
 /* Returns the bytes of delta [B,H,S], the workspace of the implementations mma and simt. */

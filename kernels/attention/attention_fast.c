@@ -332,19 +332,19 @@ static void bwd_weigh(bwd_tiles *m, const queries *q, const keys *k, float scale
     }
 }
 
-/* Processes one block of queries of one head: writes its dq, adds to dk and dv [S,width]. */
+/* Processes one block of queries of one head: writes its dq, adds to dk and dv [N,width]. */
 static void bwd_block(const pb_attention_bwd_args *a, bwd_tiles *m, int b, int h, int block, float *dk, float *dv)
 {
-    const int D = a->D, kv = h / (a->H / a->K);
-    const size_t row = (size_t)b * a->S;
+    const int D = a->D, kv = h / (a->H / a->K), N = pb_attention_bwd_keys(a);
+    const size_t row = (size_t)b * a->S, key = (size_t)b * N;
     float ones[QUERIES];
     queries q;
-    find_visible_keys(&q, block * QUERIES, a->S, a->S, a->causal, a->start ? a->start + row : NULL);
+    find_visible_keys(&q, block * QUERIES, a->S, N, a->causal, a->start ? a->start + row : NULL);
     bwd_load(a, m, &q, b, h);
     for (int j = q.begin; j < q.end; j += KEYS) {
         const keys k = keys_at(&q, j);
-        const rows kr = rows_at(a->k, row + j, a->ldk, kv, D, a->dtype);
-        const rows vr = rows_at(a->v, row + j, a->ldv, kv, D, a->dtype);
+        const rows kr = rows_at(a->k, key + j, a->ldk, kv, D, a->dtype);
+        const rows vr = rows_at(a->v, key + j, a->ldv, kv, D, a->dtype);
         const tile kt = as_f32(&kr, k.n, D, m->k);
         dot_products(m->p, &q, &k, kt, m->qt, D);
         dot_products(m->ds, &q, &k, as_f32(&vr, k.n, D, m->v), m->dot, D);
@@ -363,26 +363,27 @@ static void bwd_block(const pb_attention_bwd_args *a, bwd_tiles *m, int b, int h
 static void bwd_part(const pb_attention_bwd_args *a, bwd_tiles *m, float *sums, int parts, int t)
 {
     const int group = a->H / a->K, b = t / parts / a->K, kv = t / parts % a->K;
-    const size_t n = (size_t)a->S * pb_attn_width(a->D);
+    const size_t n = (size_t)pb_attention_bwd_keys(a) * pb_attn_width(a->D);
     float *dk = sums + (size_t)t * 2 * n, *dv = dk + n;
     memset(dk, 0, 2 * n * sizeof *dk);
     for (int i = t % parts; i < group * pb_attn_blocks(a->S); i += parts)
         bwd_block(a, m, b, kv * group + i % group, i / group, dk, dv);
 }
 
-/* Adds the partial sums of dk and dv for token t = (b,s) and key head kv, and stores the results. */
+/* Adds the partial sums of dk and dv for key t = (b,j) and key head kv, and stores the results. */
 static void bwd_gather(const pb_attention_bwd_args *a, const float *sums, int parts, size_t t, int kv)
 {
-    const size_t width = pb_attn_width(a->D), n = a->S * width, s = t % a->S;
-    const float *from = sums + (t / a->S * a->K + kv) * parts * 2 * n + s * width;
+    const size_t width = pb_attn_width(a->D), N = (size_t)pb_attention_bwd_keys(a), n = N * width, j = t % N;
+    const float *from = sums + (t / N * a->K + kv) * parts * 2 * n + j * width;
+    const pb_dtype to = pb_attention_dkv_dtype(a);
     for (int d = 0; d < a->D; d += PB_VLEN) {
         vf dk = {0}, dv = {0};
         for (int p = 0; p < parts; p++) {
             dk += vf_load(from, 2 * p * n + d, PB_F32);
             dv += vf_load(from, (2 * p + 1) * n + d, PB_F32);
         }
-        store_some(a->dk, t * a->lddk + (size_t)kv * a->D + d, a->dtype, dk, a->D - d);
-        store_some(a->dv, t * a->lddv + (size_t)kv * a->D + d, a->dtype, dv, a->D - d);
+        store_some(a->dk, t * a->lddk + (size_t)kv * a->D + d, to, dk, a->D - d);
+        store_some(a->dv, t * a->lddv + (size_t)kv * a->D + d, to, dv, a->D - d);
     }
 }
 
@@ -390,8 +391,8 @@ pb_status PB_FAST(pb_attention_bwd)(pb_ctx *ctx, const void *args)
 {
     const pb_attention_bwd_args *a = args;
     const int parts = pb_attn_parts(a->B, a->S, a->H, a->K), heads = a->B * a->K;
-    const size_t each = pb_attn_bwd_tiles(a->D), shared = pb_attn_bwd_sums(a->B, a->S, a->H, a->K, a->D);
-    const size_t tokens = (size_t)a->B * a->S;
+    const size_t each = pb_attn_bwd_tiles(a->D), tokens = (size_t)a->B * pb_attention_bwd_keys(a);
+    const size_t shared = pb_attn_bwd_sums(a->B, a->S, pb_attention_bwd_keys(a), a->H, a->K, a->D);
     float *sums = ctx->scratch;
 #pragma omp parallel num_threads(pb_threads_for(ctx, shared, each))
     {

@@ -104,14 +104,14 @@ template <int DP> __global__ __launch_bounds__(THREADS) void fwd_kernel(const pb
     bf16 *const qs = reinterpret_cast<bf16 *>(smem), *const kvs = qs + OWN * DP; /* K, V, K, V */
     const cta_work own = work_of_cta(a.H, a.B, (a.S + OWN - 1) / OWN, true);
     const int kv = own.head / (a.H / a.K);
-    const size_t row = (size_t)own.b * a.S;
+    const row_shape shape = shape_of(a);
+    const size_t row = (size_t)own.b * a.S, key = (size_t)own.b * shape.N;
     const bf16 *q = (const bf16 *)a.q + row * a.ldq + (size_t)own.head * a.D;
-    const bf16 *k = (const bf16 *)a.k + row * a.ldk + (size_t)kv * a.D;
-    const bf16 *v = (const bf16 *)a.v + row * a.ldv + (size_t)kv * a.D;
+    const bf16 *k = (const bf16 *)a.k + key * a.ldk + (size_t)kv * a.D;
+    const bf16 *v = (const bf16 *)a.v + key * a.ldv + (size_t)kv * a.D;
     const int32_t *start = a.start ? a.start + row : NULL;
-    const key_range range = keys_of_tile<OWN>(start, own.i0, a.S, a.causal);
-    const keys seen[2] = {keys_of(start, lane_row(own.i0, 0), a.S, a.causal),
-                          keys_of(start, lane_row(own.i0, 1), a.S, a.causal)};
+    const key_range range = keys_of_tile<OWN>(start, own.i0, shape);
+    const keys seen[2] = {keys_of(start, lane_row(own.i0, 0), shape), keys_of(start, lane_row(own.i0, 1), shape)};
     const float sl = a.scale * LOG2E;
     float o[DP / 8][4], s[NT][4], keep[2];
     softmax_rows st = {{-INFINITY, -INFINITY}, {0, 0}};
@@ -191,7 +191,7 @@ __device__ inline int next_tile(const pb_attention_bwd_args &a, const int32_t *s
         const int m = n % tiles;
         if (m < first) continue;
         if (!start) break;
-        const key_range r = keys_of_tile<M>(start, m * M, a.S, a.causal);
+        const key_range r = keys_of_tile<M>(start, m * M, shape_of(a));
         if (r.lo < j0 + OWN && r.hi > j0) break;
     }
     return n;
@@ -207,7 +207,7 @@ __device__ inline void load_queries(query_stage<DP> &to, const pb_attention_bwd_
     load_tile<DP, M>(to.dO, (const bf16 *)a.dO + row * a.lddo + head, a.lddo, i0, 0, a.S, a.D);
     if (threadIdx.x < M) {
         const int i = i0 + threadIdx.x;
-        const keys k = keys_of(start, i, a.S, a.causal);
+        const keys k = keys_of(start, i, shape_of(a));
         to.lse2[threadIdx.x] = i < a.S ? a.lse[stat + i] * LOG2E : 0;
         to.delta[threadIdx.x] = i < a.S ? delta[stat + i] : 0;
         to.from[threadIdx.x] = k.from, to.to[threadIdx.x] = k.to;
@@ -228,23 +228,34 @@ __device__ inline void weights_of_keys(float (&s)[passing<DP> / 8][4], const que
         }
 }
 
-template <int DP>
+/* Stores f * out to the rows of `to`, ld elements apart, that this lane holds of the tile from row j0 on; rows from n on
+ * do not exist. */
+template <int DP, class G>
+__device__ inline void store_keys(const float (&out)[DP / 8][4], float f, G *to, size_t ld, int j0, int n, int D)
+{
+    const int j = lane_row(j0, 0), j8 = j + 8;
+    store_rows<DP / 8>(out, f, f, j < n ? to + j * ld : NULL, j8 < n ? to + j8 * ld : NULL, D);
+}
+
+/* G: dtype of dk and dv. */
+template <int DP, class G>
 __global__ __launch_bounds__(THREADS) void dkv_kernel(const pb_attention_bwd_args a, const float *delta)
 {
     extern __shared__ __align__(128) unsigned char smem[];
     constexpr int M = passing<DP>, NT = M / 8;
     dkv_smem<DP> &sm = *reinterpret_cast<dkv_smem<DP> *>(smem);
-    const cta_work own = work_of_cta(a.K, a.B, (a.S + OWN - 1) / OWN, false);
+    const int N = shape_of(a).N;
+    const cta_work own = work_of_cta(a.K, a.B, (N + OWN - 1) / OWN, false);
     const int tiles = (a.S + M - 1) / M, group = a.H / a.K, total = tiles * group, j0 = own.i0;
-    const int first = a.causal ? j0 / M : 0;
-    const size_t row = (size_t)own.b * a.S, head = (size_t)own.head * a.D;
+    const int first = a.causal ? max(j0 - (N - a.S), 0) / M : 0;
+    const size_t row = (size_t)own.b * a.S, key = (size_t)own.b * N, head = (size_t)own.head * a.D;
     const int32_t *start = a.start ? a.start + row : NULL;
     const float sl = a.scale * LOG2E;
     float dk[DP / 8][4], dv[DP / 8][4], s[NT][4], dp[NT][4];
     clear<DP / 8>(dk), clear<DP / 8>(dv);
     int n = next_tile<M>(a, start, 0, j0, first, tiles, total), stage = 0;
-    load_tile<DP, OWN>(sm.k, (const bf16 *)a.k + row * a.ldk + head, a.ldk, j0, 0, a.S, a.D);
-    load_tile<DP, OWN>(sm.v, (const bf16 *)a.v + row * a.ldv + head, a.ldv, j0, 0, a.S, a.D);
+    load_tile<DP, OWN>(sm.k, (const bf16 *)a.k + key * a.ldk + head, a.ldk, j0, 0, N, a.D);
+    load_tile<DP, OWN>(sm.v, (const bf16 *)a.v + key * a.ldv + head, a.ldv, j0, 0, N, a.D);
     if (n < total) load_queries<DP>(sm.stage[0], a, delta, start, own.b, own.head * group + n / tiles, n % tiles * M);
     copy_commit();
     for (; n < total; stage ^= 1) {
@@ -267,10 +278,8 @@ __global__ __launch_bounds__(THREADS) void dkv_kernel(const pb_attention_bwd_arg
         __syncthreads();
     }
     copy_wait<0>();
-    const int j = lane_row(j0, 0), j8 = j + 8;
-    bf16 *const gk = (bf16 *)a.dk + row * a.lddk + head, *const gv = (bf16 *)a.dv + row * a.lddv + head;
-    store_rows<DP / 8>(dk, a.scale, a.scale, j < a.S ? gk + j * a.lddk : NULL, j8 < a.S ? gk + j8 * a.lddk : NULL, a.D);
-    store_rows<DP / 8>(dv, 1, 1, j < a.S ? gv + j * a.lddv : NULL, j8 < a.S ? gv + j8 * a.lddv : NULL, a.D);
+    store_keys<DP, G>(dk, a.scale, (G *)a.dk + key * a.lddk + head, a.lddk, j0, N, a.D);
+    store_keys<DP, G>(dv, 1, (G *)a.dv + key * a.lddv + head, a.lddv, j0, N, a.D);
 }
 
 template <int DP> struct dq_smem {
@@ -284,18 +293,19 @@ __global__ __launch_bounds__(THREADS) void dq_kernel(const pb_attention_bwd_args
     constexpr int N = passing<DP>, NT = N / 8;
     dq_smem<DP> &sm = *reinterpret_cast<dq_smem<DP> *>(smem);
     const cta_work own = work_of_cta(a.H, a.B, (a.S + OWN - 1) / OWN, true);
-    const size_t row = (size_t)own.b * a.S, head = (size_t)own.head * a.D;
+    const row_shape shape = shape_of(a);
+    const size_t row = (size_t)own.b * a.S, key = (size_t)own.b * shape.N, head = (size_t)own.head * a.D;
     const size_t kv = (size_t)(own.head / (a.H / a.K)) * a.D, stat = ((size_t)own.b * a.H + own.head) * a.S;
-    const bf16 *k = (const bf16 *)a.k + row * a.ldk + kv, *v = (const bf16 *)a.v + row * a.ldv + kv;
+    const bf16 *k = (const bf16 *)a.k + key * a.ldk + kv, *v = (const bf16 *)a.v + key * a.ldv + kv;
     const int32_t *start = a.start ? a.start + row : NULL;
-    const key_range range = keys_of_tile<OWN>(start, own.i0, a.S, a.causal);
+    const key_range range = keys_of_tile<OWN>(start, own.i0, shape);
     const float sl = a.scale * LOG2E;
     keys seen[2];
     float lse2[2], del[2], dq[DP / 8][4], s[NT][4], dp[NT][4];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const int i = lane_row(own.i0, r);
-        seen[r] = keys_of(start, i, a.S, a.causal);
+        seen[r] = keys_of(start, i, shape);
         lse2[r] = i < a.S ? a.lse[stat + i] * LOG2E : 0;
         del[r] = i < a.S ? delta[stat + i] : 0;
     }
@@ -344,13 +354,19 @@ template <int DP> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd_args 
     return pb_cuda_launched(ctx, "attention_fwd mma");
 }
 
+template <int DP, class G> pb_status dkv_launch(pb_ctx *ctx, const pb_attention_bwd_args &a, const float *delta)
+{
+    PB_TRY(pb_attention_smem(dkv_kernel<DP, G>, sizeof(dkv_smem<DP>)));
+    const unsigned blocks = (unsigned)((pb_attention_bwd_keys(&a) + OWN - 1) / OWN * a.B * a.K);
+    dkv_kernel<DP, G><<<blocks, THREADS, sizeof(dkv_smem<DP>), pb_cuda_stream(ctx)>>>(a, delta);
+    return pb_cuda_launched(ctx, "attention_bwd mma, dk and dv");
+}
+
 template <int DP> pb_status bwd_launch(pb_ctx *ctx, const pb_attention_bwd_args &a, const float *delta)
 {
-    PB_TRY(pb_attention_smem(dkv_kernel<DP>, sizeof(dkv_smem<DP>)));
+    PB_TRY(a.wide ? (dkv_launch<DP, float>(ctx, a, delta)) : (dkv_launch<DP, bf16>(ctx, a, delta)));
     PB_TRY(pb_attention_smem(dq_kernel<DP>, sizeof(dq_smem<DP>)));
     const unsigned tiles = (unsigned)((a.S + OWN - 1) / OWN * a.B);
-    dkv_kernel<DP><<<tiles * a.K, THREADS, sizeof(dkv_smem<DP>), pb_cuda_stream(ctx)>>>(a, delta);
-    PB_TRY(pb_cuda_launched(ctx, "attention_bwd mma, dk and dv"));
     dq_kernel<DP><<<tiles * a.H, THREADS, sizeof(dq_smem<DP>), pb_cuda_stream(ctx)>>>(a, delta);
     return pb_cuda_launched(ctx, "attention_bwd mma, dq");
 }
@@ -358,7 +374,7 @@ template <int DP> pb_status bwd_launch(pb_ctx *ctx, const pb_attention_bwd_args 
 
 pb_status pb_attention_fwd_mma(pb_ctx *ctx, const void *args)
 {
-    const pb_attention_fwd_args &a = *(const pb_attention_fwd_args *)args;
+    const pb_attention_fwd_args a = with_keys(*(const pb_attention_fwd_args *)args);
     return a.D <= 32   ? fwd_launch<32>(ctx, a)
            : a.D <= 64 ? fwd_launch<64>(ctx, a)
            : a.D <= 96 ? fwd_launch<96>(ctx, a)
@@ -367,7 +383,7 @@ pb_status pb_attention_fwd_mma(pb_ctx *ctx, const void *args)
 
 pb_status pb_attention_bwd_mma(pb_ctx *ctx, const void *args)
 {
-    const pb_attention_bwd_args &a = *(const pb_attention_bwd_args *)args;
+    const pb_attention_bwd_args a = with_keys(*(const pb_attention_bwd_args *)args);
     float *delta = (float *)ctx->scratch; /* [B,H,S] */
     PB_TRY(pb_attention_delta_cuda(ctx, &a, delta));
     return a.D <= 32   ? bwd_launch<32>(ctx, a, delta)

@@ -238,22 +238,24 @@ __device__ inline void differentiate(float (&p)[4][4], const float (&dp)[4][4], 
         }
 }
 
-template <class T>
+/* G: dtype of dk and dv. */
+template <class T, class G>
 __global__ __launch_bounds__(THREADS, 1) void dkv_kernel(const pb_attention_bwd_args a, const float *delta)
 {
     __shared__ buffers sm;
-    const cta_work own = work_of_cta(a.S, a.D, a.K);
-    const int group = a.H / a.K;
-    const rows_of<T> k = head_of<T>(a.k, a.ldk, own.b, own.head, a.S, a.D);
-    const rows_of<T> v = head_of<T>(a.v, a.ldv, own.b, own.head, a.S, a.D);
+    const int N = a.keys ? a.keys : a.S, group = a.H / a.K;
+    const cta_work own = work_of_cta(N, a.D, a.K);
+    const rows_of<T> k = head_of<T>(a.k, a.ldk, own.b, own.head, N, a.D);
+    const rows_of<T> v = head_of<T>(a.v, a.ldv, own.b, own.head, N, a.D);
     const int32_t *start = a.start ? a.start + (size_t)own.b * a.S : NULL;
     float dk[4][8] = {}, dv[4][8] = {};
     for (int h = own.head * group; h < (own.head + 1) * group; h++) {
         const size_t stat = ((size_t)own.b * a.H + h) * a.S;
         const rows_of<T> q = head_of<T>(a.q, a.ldq, own.b, h, a.S, a.D);
         const rows_of<T> dO = head_of<T>(a.dO, a.lddo, own.b, h, a.S, a.D);
-        for (int i0 = a.causal ? own.r0 : 0; i0 < a.S; i0 += TILE) {
-            const int2 range = load_queries(sm, start, a.lse + stat, delta + stat, i0, a.S, a.S, a.causal);
+        const int first = a.causal ? max(own.r0 - (N - a.S), 0) / TILE * TILE : 0;
+        for (int i0 = first; i0 < a.S; i0 += TILE) {
+            const int2 range = load_queries(sm, start, a.lse + stat, delta + stat, i0, a.S, N, a.causal);
             if (range.x >= own.r0 + TILE || range.y <= own.r0) continue;
             float s[4][4], dp[4][4];
             dot_tile(s, k, own.r0, q, i0, a.D, sm);
@@ -265,9 +267,9 @@ __global__ __launch_bounds__(THREADS, 1) void dkv_kernel(const pb_attention_bwd_
         }
     }
     const float one[4] = {1, 1, 1, 1}, scale[4] = {a.scale, a.scale, a.scale, a.scale};
-    const size_t row = (size_t)own.b * a.S, head = (size_t)own.head * a.D;
-    store_tile<T>(dk, scale, (T *)a.dk + row * a.lddk + head, a.lddk, own.r0, a.S, own.d0, a.D);
-    store_tile<T>(dv, one, (T *)a.dv + row * a.lddv + head, a.lddv, own.r0, a.S, own.d0, a.D);
+    const size_t row = (size_t)own.b * N, head = (size_t)own.head * a.D;
+    store_tile<G>(dk, scale, (G *)a.dk + row * a.lddk + head, a.lddk, own.r0, N, own.d0, a.D);
+    store_tile<G>(dv, one, (G *)a.dv + row * a.lddv + head, a.lddv, own.r0, N, own.d0, a.D);
 }
 
 template <class T>
@@ -279,9 +281,10 @@ __global__ __launch_bounds__(THREADS, 1) void dq_kernel(const pb_attention_bwd_a
     const size_t stat = ((size_t)own.b * a.H + own.head) * a.S, row = (size_t)own.b * a.S;
     const rows_of<T> q = head_of<T>(a.q, a.ldq, own.b, own.head, a.S, a.D);
     const rows_of<T> dO = head_of<T>(a.dO, a.lddo, own.b, own.head, a.S, a.D);
-    const rows_of<T> k = head_of<T>(a.k, a.ldk, own.b, kv, a.S, a.D), v = head_of<T>(a.v, a.ldv, own.b, kv, a.S, a.D);
+    const int N = a.keys ? a.keys : a.S;
+    const rows_of<T> k = head_of<T>(a.k, a.ldk, own.b, kv, N, a.D), v = head_of<T>(a.v, a.ldv, own.b, kv, N, a.D);
     const int2 range =
-        load_queries(sm, a.start ? a.start + row : NULL, a.lse + stat, delta + stat, own.r0, a.S, a.S, a.causal);
+        load_queries(sm, a.start ? a.start + row : NULL, a.lse + stat, delta + stat, own.r0, a.S, N, a.causal);
     float dq[4][8] = {};
     for (int j0 = range.x; j0 < range.y; j0 += TILE) {
         float s[4][4], dp[4][4];
@@ -345,7 +348,9 @@ template <class T> pb_status bwd_run(pb_ctx *ctx, const pb_attention_bwd_args *a
 {
     float *delta = (float *)ctx->scratch; /* [B,H,S] */
     PB_TRY(pb_attention_delta_cuda(ctx, a, delta));
-    dkv_kernel<T><<<blocks_of(a->B, a->K, a->S, a->D), THREADS, 0, pb_cuda_stream(ctx)>>>(*a, delta);
+    const unsigned blocks = blocks_of(a->B, a->K, pb_attention_bwd_keys(a), a->D);
+    if (a->wide) dkv_kernel<T, float><<<blocks, THREADS, 0, pb_cuda_stream(ctx)>>>(*a, delta);
+    else dkv_kernel<T, T><<<blocks, THREADS, 0, pb_cuda_stream(ctx)>>>(*a, delta);
     PB_TRY(pb_cuda_launched(ctx, "attention_bwd simt, dk and dv"));
     dq_kernel<T><<<blocks_of(a->B, a->H, a->S, a->D), THREADS, 0, pb_cuda_stream(ctx)>>>(*a, delta);
     return pb_cuda_launched(ctx, "attention_bwd simt, dq");

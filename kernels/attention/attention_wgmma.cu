@@ -82,6 +82,10 @@ template <int D, int G> __device__ inline tile tile_of(int t, const pb_attention
     const int tiles = (a.S + plan<D, G>::QUERIES - 1) / plan<D, G>::QUERIES, bh = t % (a.H * a.B);
     return {bh / a.H, bh % a.H, (tiles - 1 - t / (a.H * a.B)) * plan<D, G>::QUERIES};
 }
+template <bool MORE> __device__ inline row_shape shape_in(const pb_attention_fwd_args &a)
+{
+    return {a.S, MORE ? a.keys : a.S, a.causal};
+}
 __device__ inline const int32_t *starts_of(const pb_attention_fwd_args &a, int b)
 {
     return a.start ? a.start + (size_t)b * a.S : NULL;
@@ -100,7 +104,7 @@ __device__ inline void load(bf16 *to, const CUtensorMap *map, uint64_t *full, in
     load_tile<D, ROWS>(to, map, full, head, token, b);
 }
 
-template <int D, int G>
+template <int D, int G, bool MORE>
 __device__ void produce(shared<D, G> &sm, const CUtensorMap *mq, const CUtensorMap *mk, const CUtensorMap *mv,
                         const pb_attention_fwd_args &a, int total)
 {
@@ -110,7 +114,7 @@ __device__ void produce(shared<D, G> &sm, const CUtensorMap *mq, const CUtensorM
     uint32_t q_parity = 0;
     for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {
         const tile own = tile_of<D, G>(t, a);
-        const key_range r = keys_of_tile<plan<D, G>::QUERIES>(starts_of(a, own.b), own.i0, a.S, a.causal);
+        const key_range r = keys_of_tile<plan<D, G>::QUERIES>(starts_of(a, own.b), own.i0, shape_in<MORE>(a));
         barrier_wait(&sm.q_empty, q_parity ^ 1);
         if (leader) load<D, plan<D, G>::QUERIES>(sm.q, mq, &sm.q_full, own.head, own.i0, own.b);
         for (int n = key_tiles(r) - 1; n >= 0; n--, at.next()) {
@@ -198,7 +202,7 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
     at_v.next();
 }
 
-template <int D, int G> __device__ void consume(shared<D, G> &sm, const pb_attention_fwd_args &a, int total)
+template <int D, int G, bool MORE> __device__ void consume(shared<D, G> &sm, const pb_attention_fwd_args &a, int total)
 {
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int wg = warpgroup() - 1, row = warp * 16 + lane / 4;
@@ -210,9 +214,10 @@ template <int D, int G> __device__ void consume(shared<D, G> &sm, const pb_atten
         const tile own = tile_of<D, G>(t, a);
         const int32_t *start = starts_of(a, own.b);
         const int i = own.i0 + wg * 64 + row;
-        const key_range all = keys_of_tile<plan<D, G>::QUERIES>(start, own.i0, a.S, a.causal);
-        const key_range mine = keys_of_tile<64>(start, own.i0 + wg * 64, a.S, a.causal);
-        const keys seen[2] = {keys_of(start, i, a.S, a.causal), keys_of(start, i + 8, a.S, a.causal)};
+        const row_shape shape = shape_in<MORE>(a);
+        const key_range all = keys_of_tile<plan<D, G>::QUERIES>(start, own.i0, shape);
+        const key_range mine = keys_of_tile<64>(start, own.i0 + wg * 64, shape);
+        const keys seen[2] = {keys_of(start, i, shape), keys_of(start, i + 8, shape)};
         softmax_rows st = {{-INFINITY, -INFINITY}, {0, 0}};
         float o[D / 8][4], f[2], lse[2];
         bf16 *to[2];
@@ -235,7 +240,8 @@ template <int D, int G> __device__ void consume(shared<D, G> &sm, const pb_atten
 
 #endif
 
-template <int D, int G>
+/* MORE: there are more keys than queries. A kernel of its own, because one for both spills a register. */
+template <int D, int G, bool MORE>
 __global__ __launch_bounds__(plan<D, G>::THREADS, 1) void fwd_kernel(const __grid_constant__ CUtensorMap mq,
                                                                      const __grid_constant__ CUtensorMap mk,
                                                                      const __grid_constant__ CUtensorMap mv,
@@ -256,37 +262,43 @@ __global__ __launch_bounds__(plan<D, G>::THREADS, 1) void fwd_kernel(const __gri
     __syncthreads();
     if (threadIdx.x < 128) {
         if constexpr (G > 1) registers_fewer<plan<D, G>::PRODUCER_REGS>();
-        if (threadIdx.x < 32) produce<D, G>(sm, &mq, &mk, &mv, a, total);
+        if (threadIdx.x < 32) produce<D, G, MORE>(sm, &mq, &mk, &mv, a, total);
     } else {
         if constexpr (G > 1) registers_more<plan<D, G>::CONSUMER_REGS>();
-        consume<D, G>(sm, a, total);
+        consume<D, G, MORE>(sm, a, total);
     }
 #endif
 }
 
-template <int D, int G> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd_args &a)
+template <int D, int G, bool MORE> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd_args &a)
 {
     constexpr size_t bytes = sizeof(shared<D, G>) + 1024; /* 1024: dynamic shared memory may start unaligned */
     const int total = (a.S + plan<D, G>::QUERIES - 1) / plan<D, G>::QUERIES * a.H * a.B;
     const int sms = pb_cuda_device_of(ctx)->sms, blocks = total < sms ? total : sms;
     CUtensorMap mq, mk, mv;
     PB_TRY(tensor_map(&mq, a.q, a.ldq, a.B, a.S, a.H, D, plan<D, G>::QUERIES));
-    PB_TRY(tensor_map(&mk, a.k, a.ldk, a.B, a.S, a.K, D, KEYS));
-    PB_TRY(tensor_map(&mv, a.v, a.ldv, a.B, a.S, a.K, D, KEYS));
-    PB_TRY(pb_attention_smem(fwd_kernel<D, G>, bytes));
-    fwd_kernel<D, G><<<blocks, plan<D, G>::THREADS, bytes, pb_cuda_stream(ctx)>>>(mq, mk, mv, a, total);
+    PB_TRY(tensor_map(&mk, a.k, a.ldk, a.B, pb_attention_keys(&a), a.K, D, KEYS));
+    PB_TRY(tensor_map(&mv, a.v, a.ldv, a.B, pb_attention_keys(&a), a.K, D, KEYS));
+    PB_TRY(pb_attention_smem(fwd_kernel<D, G, MORE>, bytes));
+    fwd_kernel<D, G, MORE><<<blocks, plan<D, G>::THREADS, bytes, pb_cuda_stream(ctx)>>>(mq, mk, mv, a, total);
     return pb_cuda_launched(ctx, "attention_fwd wgmma");
 }
 
-template <int D> pb_status fwd(pb_ctx *ctx, const pb_attention_fwd_args &a)
+template <int D, bool MORE> pb_status fwd(pb_ctx *ctx, const pb_attention_fwd_args &a)
 {
     const long small = (a.S + 63L) / 64 * a.H * a.B; /* tiles if each CTA had one consumer warpgroup */
-    return small <= pb_cuda_device_of(ctx)->sms ? fwd_launch<D, 1>(ctx, a) : fwd_launch<D, most_consumers(D)>(ctx, a);
+    return small <= pb_cuda_device_of(ctx)->sms ? fwd_launch<D, 1, MORE>(ctx, a)
+                                                : fwd_launch<D, most_consumers(D), MORE>(ctx, a);
+}
+
+template <int D> pb_status fwd_of(pb_ctx *ctx, const pb_attention_fwd_args &a)
+{
+    return a.keys > a.S ? fwd<D, true>(ctx, a) : fwd<D, false>(ctx, a);
 }
 } // namespace
 
 pb_status pb_attention_fwd_wgmma(pb_ctx *ctx, const void *args)
 {
-    const pb_attention_fwd_args &a = *(const pb_attention_fwd_args *)args;
-    return a.D == 64 ? fwd<64>(ctx, a) : fwd<128>(ctx, a);
+    const pb_attention_fwd_args a = with_keys(*(const pb_attention_fwd_args *)args);
+    return a.D == 64 ? fwd_of<64>(ctx, a) : fwd_of<128>(ctx, a);
 }

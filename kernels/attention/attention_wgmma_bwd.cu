@@ -128,7 +128,7 @@ __device__ inline bool advance(cursor &c, const cta_work &own, const pb_attentio
     for (;;) {
         if (--c.left < 0) return false;
         if (++c.m == tiles) c.m = a.causal ? own.j0 / QUERIES<D> : 0, c.h++;
-        c.seen = keys_of_tile<QUERIES<D>>(start, c.m * QUERIES<D>, a.S, a.causal);
+        c.seen = keys_of_tile<QUERIES<D>>(start, c.m * QUERIES<D>, row_shape{a.S, a.S, a.causal});
         if (WAY == AT_ONCE || (c.seen.lo < own.j0 + KEYS && c.seen.hi > own.j0)) return true;
     }
 }

@@ -9,30 +9,45 @@
 typedef __nv_bfloat16 bf16;
 static constexpr float LOG2E = 1.4426950408889634f;
 
+/* The queries and keys of a batch row: S queries, those of the last S of N keys. */
+struct row_shape {
+    int S, N;
+    bool causal;
+};
+
+/* The kernels get arguments with keys > 0 (with_keys). */
+template <class A> __device__ static inline row_shape shape_of(const A &a) { return {a.S, a.keys, a.causal}; }
+template <class A> static inline A with_keys(A a)
+{
+    if (!a.keys) a.keys = a.S;
+    return a;
+}
+
 /* Query i of a batch row attends to the keys [from, to). */
 struct keys {
     int from, to;
 };
-__device__ static inline keys keys_of(const int32_t *start, int i, int S, bool causal)
+__device__ static inline keys keys_of(const int32_t *start, int i, const row_shape &r)
 {
-    if (i >= S) return {S, 0};
-    return {start ? max(start[i], 0) : 0, causal ? i + 1 : S};
+    if (i >= r.S) return {r.N, 0};
+    return {start ? max(start[i], 0) : 0, r.causal ? r.N - r.S + i + 1 : r.N};
 }
 
-/* Keys of N queries from i0 on: [lo, hi) are attended to by at least one of them, [solid_lo, solid_hi) by all. hi <=
+/* Keys of M queries from i0 on: [lo, hi) are attended to by at least one of them, [solid_lo, solid_hi) by all. hi <=
  * lo: no query has a visible key. All 32 lanes must call keys_of_tile and receive the same result. */
 struct key_range {
     int lo, hi, solid_lo, solid_hi;
 };
-template <int N> __device__ static inline key_range keys_of_tile(const int32_t *start, int i0, int S, bool causal)
+template <int M> __device__ static inline key_range keys_of_tile(const int32_t *start, int i0, const row_shape &s)
 {
-    if (!start) return {0, causal ? min(i0 + N, S) : S, 0, causal ? i0 + 1 : S};
-    key_range r = {S, 0, 0, S};
+    const int place = s.N - s.S + i0; /* the key of query i0 */
+    if (!start) return {0, s.causal ? min(place + M, s.N) : s.N, 0, s.causal ? place + 1 : s.N};
+    key_range r = {s.N, 0, 0, s.N};
 #pragma unroll 1 /* producers have few registers */
-    for (int i = i0 + threadIdx.x % 32; i < i0 + N; i += 32) {
-        const keys k = keys_of(start, i, S, causal);
+    for (int i = i0 + threadIdx.x % 32; i < i0 + M; i += 32) {
+        const keys k = keys_of(start, i, s);
         if (k.from < k.to) r.lo = min(r.lo, k.from), r.hi = max(r.hi, k.to);
-        if (i < S) r.solid_lo = max(r.solid_lo, k.from), r.solid_hi = min(r.solid_hi, k.to);
+        if (i < s.S) r.solid_lo = max(r.solid_lo, k.from), r.solid_hi = min(r.solid_hi, k.to);
     }
 #pragma unroll
     for (int d = 16; d > 0; d >>= 1) {

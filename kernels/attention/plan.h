@@ -27,9 +27,9 @@ static inline int pb_attn_parts(int B, int S, int H, int K)
     const int blocks = H / K * pb_attn_blocks(S), most = (blocks + 3) / 4, want = (16 + B * K - 1) / (B * K);
     return want < most ? want : most;
 }
-/* Returns the size of the partial sums, in floats: [B,K,parts,2,S,width]. */
-static inline size_t pb_attn_bwd_sums(int B, int S, int H, int K, int D)
+/* Returns the size of the partial sums for N keys, in floats: [B,K,parts,2,N,width]. */
+static inline size_t pb_attn_bwd_sums(int B, int S, int N, int H, int K, int D)
 {
-    return (size_t)B * K * pb_attn_parts(B, S, H, K) * 2 * S * pb_attn_width(D);
+    return (size_t)B * K * pb_attn_parts(B, S, H, K) * 2 * N * pb_attn_width(D);
 }
 #endif

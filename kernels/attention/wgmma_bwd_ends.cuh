@@ -132,7 +132,8 @@ template <int D> __device__ inline void dq_panel(const pb_attention_bwd_args &a,
 {
     const int tile = id / 2, half = id % 2, bh = tile / room.tiles, b = bh / a.H, h = bh % a.H;
     const int i0 = tile % room.tiles * QUERIES<D>, row = i0 + (D == 64 ? half * 64 : 0);
-    const key_range r = keys_of_tile<QUERIES<D>>(a.start ? a.start + (size_t)b * a.S : NULL, i0, a.S, a.causal);
+    const key_range r =
+        keys_of_tile<QUERIES<D>>(a.start ? a.start + (size_t)b * a.S : NULL, i0, row_shape{a.S, a.S, a.causal});
     bf16 *to = (bf16 *)a.dq + ((size_t)b * a.S + row) * a.lddq + h * D + (D == 64 ? 0 : half * 64);
     float sum[16] = {};
     if (r.lo < r.hi) /* else no CTA has added to the sums of this tile, and they may be uninitialised */

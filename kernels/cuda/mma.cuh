@@ -119,4 +119,16 @@ __device__ static inline void store_rows(const float (&c)[NT][4], float f0, floa
         if (row8 && col < D) *reinterpret_cast<uint4 *>(row8 + col) = make_uint4(b[0], b[1], b[2], b[3]);
     }
 }
+
+/* The same, as f32: row0 and row8 are aligned to 8 bytes. */
+template <int NT>
+__device__ static inline void store_rows(const float (&c)[NT][4], float f0, float f8, float *row0, float *row8, int D)
+{
+#pragma unroll
+    for (int n = 0; n < NT; n++) {
+        const int col = n * 8 + threadIdx.x % 4 * 2;
+        if (row0 && col < D) *reinterpret_cast<float2 *>(row0 + col) = make_float2(f0 * c[n][0], f0 * c[n][1]);
+        if (row8 && col < D) *reinterpret_cast<float2 *>(row8 + col) = make_float2(f8 * c[n][2], f8 * c[n][3]);
+    }
+}
 #endif

@@ -71,6 +71,27 @@ for tuning in lora qlora; do
     diff -r one several >/dev/null || fail "$tuning: $ranks ranks with sharded base weights merge other weights"
 done
 
+# ---- ranks that share rows: the losses, norms and evaluations of one rank, up to rounding ---------------------------
+rm -rf ./* && conversations
+near() { # near A B: columns 3, 4 and 11 of two logs
+    paste -d, <(cut -d, -f3,4,11 "$1") <(cut -d, -f3,4,11 "$2") | awk -F, 'NR > 1 { for (i = 1; i <= 3; i++) {
+        d = $i - $(i + 3); m = ($i > 0 ? $i : 1) * 1e-5; if (!(d <= m && d >= -m)) exit 1 } } END { exit NR < 6 }'
+}
+one --steps 5 --log one.csv
+several 2 --steps 5 --topology cp=2 --log zigzag.csv
+several 2 --steps 5 --topology cp=2 --slices contiguous --log contiguous.csv --save ck --save-interval 3 --shard gradients
+for log in zigzag contiguous; do near one.csv $log.csv || fail "ranks that share rows ($log): $(tail -n 1 $log.csv)"; done
+head -n 4 contiguous.csv >rest.csv # steps 4 and 5 again, on one rank
+expect 0 "" "$train" "${same[@]}" --steps 5 --resume 3 --save ck --log rest.csv
+near one.csv rest.csv || fail "resumed by a rank that has whole rows: $(tail -n 1 rest.csv)"
+if [[ $most -ge 4 ]]; then
+    rm one.csv
+    one --steps 5 --accumulate 2 --log one.csv
+    several 4 --steps 5 --topology dp=2,cp=2 --mode graph --log groups.csv
+    near one.csv groups.csv || fail "two groups of ranks that share rows: $(tail -n 1 groups.csv)"
+fi
+expect 0 "on each of 2 groups of 2 ranks that share rows" "$train" plan --seq 48 --ranks 4 --topology cp=2 --data conversations.jsonl
+
 # ---- bad input: one line of rank 0, one exit code ---------------------------------------------------------------
 bad() { # CODE TEXT MPIRUN-ARG...
     expect "$@"
@@ -83,6 +104,10 @@ bad 2 "accumulate differs: rank 0 has 1, rank 1 on" \
     "$mpirun" -np 1 "$train" --seq 48 --steps 1 : -np 1 "$train" --seq 48 --steps 1 --accumulate 2
 bad 2 "/proc/nowhere" "$mpirun" -np 2 "$train" --steps 1 --save /proc/nowhere/x
 bad 2 "/proc/nowhere" "$mpirun" -np 1 "$train" --steps 1 : -np 1 "$train" --steps 1 --data /proc/nowhere
+bad 2 "ranks do not divide by 3" "$mpirun" -np 2 "$train" --topology cp=3
+bad 2 "--seq 50: 2 ranks share a row (--topology cp=2, --slices zigzag): need a multiple of 4" "$mpirun" -np 2 "$train" --seq 50 --topology cp=2
+bad 2 "topology differs: rank 0 has dp=2, rank 1 on" "$mpirun" -np 1 "$train" --seq 48 --steps 1 : -np 1 "$train" --seq 48 --steps 1 --topology cp=2
+bad 2 "not for v4-tiny" "$mpirun" -np 2 "$train" --model v4-tiny --tuning full --seq 48 --topology cp=2
 bad 2 "--dump-logits" "$mpirun" -np 2 "$train" eval --dump-logits x
 
 ((failures == 0)) || exit 1

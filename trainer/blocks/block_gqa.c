@@ -14,6 +14,8 @@ static pb_status check(const pb_train_config *c)
                        "attention union selects keys by later tokens too, which generation does not have: use sparse");
     if (c->kv_qat != PB_KV_QAT_NONE) return pb_fail(PB_EINVAL, "%s has no FP8 keys and values", name);
     if (c->model.index_loss > 0) return pb_fail(PB_EINVAL, "%s has no indexer to train", name);
+    if (c->context && dynamic)
+        return pb_fail(PB_EINVAL, "context parallelism has no dynamic-mask attention, which %s has", name);
     return PB_OK;
 }
 
@@ -52,12 +54,13 @@ static void tensors(const pb_trainer *t, int layer, pb_give_tensor give, void *s
 static void carve_shared(pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;
-    const size_t S = (size_t)t->cfg.S, n = S * (g->d / 2);
+    const size_t S = (size_t)pb_row_most(t), n = S * (g->d / 2);
     const size_t cache = S * g->L * 2 * g->K * g->d * pb_dtype_size(t->model.cfg.dtype);
     pb_gqa *s = t->block_state;
     s->cos = pb_carve(&t->acts, n * sizeof(float));
     s->sin = pb_carve(&t->acts, n * sizeof(float));
     s->cache = pb_carve(&t->acts, t->cfg.cached ? cache : 0);
+    pb_gqa_context_carve(t, false);
 }
 
 static void carve_backward(pb_trainer *t)
@@ -68,6 +71,7 @@ static void carve_backward(pb_trainer *t)
     s->dqkv = pb_carve(&t->acts, T * pb_qkv_width(g) * e);
     s->dattn = pb_carve(&t->acts, T * (size_t)g->H * g->d * e);
     s->dbias = pb_carve(&t->acts, g->keep ? T * g->K * sizeof(float) : 0);
+    pb_gqa_context_carve(t, true);
 }
 
 static pb_status tables(pb_trainer *t)
@@ -85,11 +89,11 @@ static pb_status begin(pb_ctx *ctx, const pb_trainer *t)
 static pb_flops flops(const pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;
-    const double S = t->cfg.S, T = t->cfg.B * S;
-    /* A causal mask leaves half of the S x S scores; of those, with dynamic-mask attention, a query keeps `w` at most.
+    const double S = pb_row_most(t), T = (double)t->cfg.B * t->cfg.S;
+    /* With context parallelism this is the mean of the ranks. A causal mask leaves half of the S x S scores; of those, with dynamic-mask attention, a query keeps `w` at most.
      * The forward pass has two products (q k^T, and p v with the probabilities p), the backward pass five, one of which
      * recomputes q k^T. */
-    const bool selects = g->keep && t->cfg.attention != PB_ATTENTION_DENSE && g->keep < t->cfg.S;
+    const bool selects = g->keep && t->cfg.attention != PB_ATTENTION_DENSE && g->keep < S;
     const double w = selects ? g->keep : S;
     const double attention = 2 * T * (w - w * w / (2 * S)) * 2 * g->H * g->d * g->L;
     return (pb_flops){attention, 2.5 * attention, 0.5 * attention};

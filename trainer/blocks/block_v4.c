@@ -6,6 +6,9 @@ static bool sparse(const pb_train_config *c) { return c->attention != PB_ATTENTI
 
 static pb_status check(const pb_train_config *c)
 {
+    if (c->context)
+        return pb_fail(PB_EINVAL, "context parallelism is for models with grouped-query attention, not for %s",
+                       c->model.geometry->name);
     if (c->model.tuning != PB_FULL)
         return pb_fail(PB_EINVAL, "%s has no adapters: need tuning full", c->model.geometry->name);
     if (c->cached) return pb_fail(PB_EINVAL, "%s has no KV cache", c->model.geometry->name);

@@ -27,6 +27,13 @@ typedef struct pb_gqa {
     void *dqkv;       /* [T,W] */
     void *dattn;      /* [T,H*d] */
     float *dbias;     /* [B,K,S]; only with dynamic-mask attention */
+    /* Only with context parallelism (gqa_context.c); `row` is the length of a whole row. kv: keys and values of this
+     * rank's tokens [T,2,K,d]; all: those of all ranks [B,row,2,K,d]; blocks [row/2,2,K,d]: the second chunks of one
+     * batch row in the order of the ranks. */
+    void *kv, *all, *blocks;
+    float *dall,
+        *dpart; /* [row,2,K,d] gradients of one batch row's keys and values; dpart: of this rank's first chunk */
+    float *dkv; /* [T,2,K,d] those of this rank's tokens, added over the ranks */
 } pb_gqa;
 
 /* The inputs of attention: the queries of the batch, and `keys` keys and values, of which the last S are the batch's. */
@@ -55,6 +62,11 @@ static inline void pb_attention_inputs(const pb_trainer *t, const pb_gqa_acts *a
  * those of the biases' parameters. */
 pb_status pb_gqa_dynamic_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x);
 pb_status pb_gqa_dynamic_backward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x);
+/* Context parallelism: reserves its buffers, those of the backward pass or the others; computes a->o and what the
+ * backward pass reads; then the gradients of q, k and v in dqkv. */
+void pb_gqa_context_carve(pb_trainer *t, bool backward);
+pb_status pb_gqa_context_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x);
+pb_status pb_gqa_context_backward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x);
 pb_status pb_gqa_forward(pb_ctx *ctx, const pb_trainer *t, int layer);
 pb_status pb_gqa_recompute(pb_ctx *ctx, const pb_trainer *t, int layer);
 pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer);

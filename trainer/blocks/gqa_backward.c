@@ -49,7 +49,7 @@ static pb_status position_back(pb_ctx *ctx, const pb_trainer *t, int layer, cons
                                                 .H = g->H,
                                                 .K = g->K,
                                                 .D = g->d,
-                                                .P = t->cfg.S,
+                                                .P = pb_row_most(t),
                                                 .lddqr = ld,
                                                 .lddkr = ld,
                                                 .lddq = ld,
@@ -73,6 +73,7 @@ static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, int layer, const 
     pb_attention_inputs(t, a, &x.q, &x.k, &x.ldk);
     x.ldq = x.ldk;
     if (g->keep) return pb_gqa_dynamic_backward(ctx, t, layer, &x);
+    if (t->cfg.context) return pb_gqa_context_backward(ctx, t, layer, &x);
     return pb_attention_bwd(ctx, &(pb_attention_bwd_args){.dO = pb_gqa_of(t)->dattn,
                                                           .q = x.q,
                                                           .k = x.k,

@@ -296,7 +296,7 @@ void pb_state_describe(pb_trainer *t, pb_state_settings *o)
     else snprintf(o->text[3], room, "rank %d alpha %.9g targets %u", m->rank, (double)m->alpha, m->targets);
     snprintf(o->text[4], room, "%s", optimizers[c->optimizer]);
     snprintf(o->text[5], room, "%s", moments[m->moments]);
-    snprintf(o->text[6], room, "%d of %d tokens%s", c->B, c->S, c->packed ? ", packed" : "");
+    snprintf(o->text[6], room, "%d of %d tokens%s", c->B, pb_row_most(t), c->packed ? ", packed" : "");
     snprintf(o->text[7], room, "%s %.9g", clips[c->clip], (double)c->max_norm);
     snprintf(o->text[8], room, "beta1 %.9g beta2 %.9g eps %.9g decay %.9g", (double)c->beta1, (double)c->beta2,
              (double)c->eps, (double)c->weight_decay);

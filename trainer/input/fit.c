@@ -20,9 +20,10 @@ static pb_status plan(const pb_fit *f, pb_ctx *ctx, const pb_train_config *asked
     pb_trainer *t = NULL;
     pb_train_config cfg = *asked;
     ctx->prefer = f->prefer;
-    cfg.comm = NULL;
+    cfg.comm = cfg.context = NULL;
     if (f->ranks > 1) PB_TRY(pb_comm_open_plan(ctx, "dp", f->rank, f->ranks, &cfg.comm));
-    pb_status s = pb_trainer_open(ctx, &cfg, &t);
+    pb_status s = f->shares > 1 ? pb_comm_open_plan(ctx, "cp", f->share, f->shares, &cfg.context) : PB_OK;
+    if (s == PB_OK) s = pb_trainer_open(ctx, &cfg, &t);
     if (s == PB_OK && f->path) s = pb_model_load_hf(pb_trainer_model(t), f->path, NULL);
     if (s == PB_OK && f->adapter) s = pb_peft_load(pb_trainer_model(t), f->adapter);
     if (s == PB_OK) s = pb_trainer_shard(t);
@@ -30,6 +31,7 @@ static pb_status plan(const pb_fit *f, pb_ctx *ctx, const pb_train_config *asked
     out->copy = s == PB_OK && f->copy ? (double)f->copy(t) : 0;
     out->peak = (double)pb_plan_peak(ctx) + (f->device == PB_CPU ? f->more + out->copy : 0);
     pb_trainer_close(t);
+    pb_comm_close(cfg.context);
     pb_comm_close(cfg.comm);
     return s;
 }

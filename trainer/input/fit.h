@@ -6,7 +6,7 @@
 
 /* A configuration that would be trained. Strings are borrowed. */
 typedef struct pb_fit {
-    const pb_train_config *cfg; /* `comm` is not read */
+    const pb_train_config *cfg; /* `comm` and `context` are not read */
     pb_backend_id device;
     int number;          /* of the device */
     const char *name;    /* of the model, for messages */
@@ -14,6 +14,7 @@ typedef struct pb_fit {
     const char *adapter; /* an adapter's folder, the same; NULL: none */
     const char *prefer;  /* pb_ctx.prefer */
     int rank, ranks, local_size; /* local_size: ranks that share the machine's memory; at least 1 each */
+    int shares, share; /* ranks that share rows (context parallelism), and the place among them; 0 or 1 shares: none */
     /* Bytes of host memory for copies of a trainer's state, from which checkpoints are written; NULL: none. */
     size_t (*copy)(const pb_trainer *t);
     double more; /* bytes of host memory that the caller allocates besides */

@@ -1,4 +1,5 @@
-/* parallel.h - the words of data parallel training: how gradients are reduced, and what is sharded. */
+/* parallel.h - the words of training on several ranks: how gradients are reduced, what is sharded, and how rows are
+ * divided. */
 #ifndef PB_PARALLEL_H
 #define PB_PARALLEL_H
 
@@ -26,4 +27,16 @@ typedef enum pb_shard {
 #undef X
         PB_NSHARDS
 } pb_shard;
+
+/* How the ranks of a context parallel group divide a row (context.h). Each entry: X(enumerator, word on the command
+ * line, meaning). */
+#define PB_SLICING_MAP(X)                                                                                              \
+    X(ZIGZAG, "zigzag", "two chunks per rank, so that all ranks compute equally many scores")                          \
+    X(CONTIGUOUS, "contiguous", "one chunk per rank; with two ranks, the last one computes three times as many scores")
+typedef enum pb_slicing {
+#define X(id, word, what) PB_SLICING_##id,
+    PB_SLICING_MAP(X)
+#undef X
+        PB_NSLICINGS
+} pb_slicing;
 #endif

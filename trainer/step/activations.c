@@ -76,7 +76,7 @@ void pb_activations_carve(pb_trainer *t)
     t->adamw_maps = codes ? pb_carve(m, 2 * 256 * f) : NULL;
     t->index_scale = pb_carve(m, t->cfg.model.index_loss > 0 ? f : 0);
     t->start = pb_carve(m, t->cfg.packed ? T * sizeof *t->start : 0);
-    t->pos = pb_carve(m, t->cfg.packed ? T * sizeof *t->pos : 0);
+    t->pos = pb_carve(m, t->cfg.packed || t->cfg.context ? T * sizeof *t->pos : 0);
     t->block->carve_shared(t);
     const bool learns = !t->cfg.model.frozen;
     for (int i = 0; i < g->L; i++) carve_layer(t, i);

@@ -53,6 +53,16 @@ pb_status pb_trainer_nll(pb_trainer *t, float *nll)
     return pb_download(t->ctx, nll, t->nll, (size_t)t->T * sizeof *nll);
 }
 
+int pb_trainer_row(const pb_trainer *t) { return pb_row_most(t); }
+
+size_t pb_trainer_tokens(const pb_trainer *t) { return (size_t)t->T; }
+
+size_t pb_trainer_token(const pb_trainer *t, size_t i)
+{
+    const size_t S = (size_t)t->S;
+    return i / S * (size_t)t->row + (size_t)pb_context_token(&t->context, t->row, (int)(i % S));
+}
+
 pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out)
 {
     return pb_download(t->ctx, out, t->state, sizeof *out);

@@ -134,11 +134,12 @@ static void place_partials(pb_trainer *t)
 pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int dim, double theta,
                               const pb_rope_scaling *scaling)
 {
-    const size_t n = (size_t)t->cfg.S * (dim / 2);
+    const int P = pb_row_most(t);
+    const size_t n = (size_t)P * (dim / 2);
     if (t->ctx->planning) return PB_OK;
     float *host = malloc(2 * n * sizeof *host);
     if (!host) return pb_fail(PB_ENOMEM, "no memory for the rotation tables");
-    pb_rope_table_scaled(host, host + n, t->cfg.S, dim, theta, scaling);
+    pb_rope_table_scaled(host, host + n, P, dim, theta, scaling);
     pb_status s = pb_upload(t->ctx, cosines, host, n * sizeof *host);
     if (s == PB_OK) s = pb_upload(t->ctx, sines, host + n, n * sizeof *host);
     free(host);
@@ -147,13 +148,23 @@ pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int d
 
 /* ---- checking, opening and closing a trainer ------------------------------------------------------ */
 
+static pb_context context_of(const pb_train_config *c)
+{
+    return (pb_context){.ranks = pb_comm_size(c->context),
+                        .rank = pb_comm_rank(c->context),
+                        .zigzag = c->context && c->slicing == PB_SLICING_ZIGZAG};
+}
+
 pb_status pb_train_check(const pb_train_config *c)
 {
     const pb_geometry *g = c->model.geometry;
     if (c->B < 1) return pb_fail(PB_EINVAL, "batch %d: need at least 1", c->B);
     if (c->S < 1 || c->S > g->max_pos)
         return pb_fail(PB_EINVAL, "seq %d: need 1 to %d for %s", c->S, g->max_pos, g->name);
-    if ((size_t)c->B * c->S > 1u << 22)
+    const pb_context context = context_of(c);
+    PB_TRY(pb_check_row(&context, c->S));
+    if (c->context && !c->comm) return pb_fail(PB_EINVAL, "context parallelism needs the ranks that add gradients");
+    if ((size_t)c->B * (size_t)(c->S / context.ranks) > 1u << 22)
         return pb_fail(PB_EINVAL, "batch %d, seq %d: need at most 4 M tokens per micro-batch", c->B, c->S);
     if (c->loss_chunk < 0) return pb_fail(PB_EINVAL, "loss chunk %d: need 0 or a number of tokens", c->loss_chunk);
     if (!(c->max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need a number above 0", (double)c->max_norm);
@@ -164,17 +175,11 @@ pb_status pb_train_check(const pb_train_config *c)
         return pb_fail(PB_EINVAL, "moments in bf16 or 8 bits need the optimizer adamw");
     if (c->model.moments != PB_ADAMW_F32 && c->comm) /* checkpoints of several ranks hold slices of f32 moments */
         return pb_fail(PB_EINVAL, "moments in bf16 or 8 bits need one rank");
-    if (c->cached && (!c->model.frozen || c->B != 1 || c->packed))
-        return pb_fail(PB_EINVAL, "a KV cache needs a frozen model, batch 1, and rows that are not packed");
+    if (c->cached && (!c->model.frozen || c->B != 1 || c->packed || c->context))
+        return pb_fail(PB_EINVAL, "a KV cache needs a frozen model, batch 1, and whole rows that are not packed");
     PB_TRY(pb_matrices_check(c));
     PB_TRY(pb_model_check(&c->model));
     return pb_block_of(g)->check(c);
-}
-
-static void set_shape(pb_trainer *t, int S)
-{
-    t->S = S;
-    t->T = t->cfg.B * S;
 }
 
 static pb_status upload_maps(pb_trainer *t)
@@ -222,7 +227,9 @@ pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **
     t->cfg.model.no_weights = cfg->comm && cfg->shard >= PB_SHARD_PARAMETERS;
     t->cfg.model.row_moments = cfg->optimizer == PB_OPTIMIZER_NORMUON;
     t->cfg.model.no_grads = cfg->comm && cfg->shard >= PB_SHARD_GRADIENTS;
-    set_shape(t, cfg->S);
+    t->context = context_of(cfg);
+    t->cfg.S = cfg->S / t->context.ranks;
+    pb_set_shape(t, cfg->S);
     pb_status s = pb_model_open(ctx, &t->cfg.model, &t->model);
     if (s == PB_OK) s = set_up(t);
     if (s != PB_OK) pb_trainer_close(t);
@@ -247,103 +254,6 @@ void pb_trainer_close(pb_trainer *t)
     free(t);
 }
 
-/* ---- setting the inputs of a step -------------------------------------------------------------------- */
-
-static pb_status set_packing(pb_trainer *t, const pb_batch *b, int S)
-{
-    const int T = t->cfg.B * S, align = pb_sample_align(&t->model.g);
-    if (!b->start != !t->cfg.packed || !b->pos != !t->cfg.packed)
-        return pb_fail(PB_EINVAL, "batch: start and pos must %s, because the trainer's batches are %s",
-                       t->cfg.packed ? "be given" : "be NULL", t->cfg.packed ? "packed" : "not packed");
-    if (!t->cfg.packed) return PB_OK;
-    for (int i = 0; i < T; i++) {
-        if (b->start[i] < 0 || b->start[i] > i % S)
-            return pb_fail(PB_EINVAL, "batch: start %d of token %d is outside 0 to %d", b->start[i], i, i % S);
-        if (b->start[i] % align && b->start[i] != i % S) /* start == own index: padding, which attends to itself only */
-            return pb_fail(PB_EINVAL, "batch: start %d of token %d: samples begin at multiples of %d", b->start[i], i,
-                           align);
-        if (b->pos[i] < 0 || b->pos[i] >= S)
-            return pb_fail(PB_EINVAL, "batch: position %d of token %d is outside 0 to %d", b->pos[i], i, S - 1);
-    }
-    PB_TRY(pb_upload(t->ctx, t->start, b->start, (size_t)T * sizeof *b->start));
-    return pb_upload(t->ctx, t->pos, b->pos, (size_t)T * sizeof *b->pos);
-}
-
-static pb_status set_index_scale(pb_trainer *t)
-{
-    const float scale = t->cfg.model.index_loss * t->host_inv_count * t->cfg.loss_scale;
-    return t->cfg.model.index_loss > 0 ? pb_upload(t->ctx, t->index_scale, &scale, sizeof scale) : PB_OK;
-}
-
-/* Checks the number of tokens before a batch with rows of S tokens. */
-static pb_status check_first(const pb_trainer *t, int first, int S)
-{
-    const int most = t->cfg.cached ? t->cached : 0;
-    if (first < 0 || first > most)
-        return pb_fail(PB_EINVAL, "batch: %d tokens before it: need 0 to %d, which earlier batches computed", first,
-                       most);
-    if (first + S > t->cfg.S)
-        return pb_fail(PB_EINVAL, "batch: %d tokens after %d: the row has room for %d", S, first, t->cfg.S);
-    return PB_OK;
-}
-
-pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
-{
-    const int V = t->model.g.V, S = b->S ? b->S : t->cfg.S;
-    const size_t T = (size_t)t->cfg.B * (size_t)(S > 0 ? S : 0);
-    double count = 0;
-    if (S < 1 || S > t->cfg.S) return pb_fail(PB_EINVAL, "batch: rows of %d tokens: need 1 to %d tokens", S, t->cfg.S);
-    PB_TRY(check_first(t, b->first, S));
-    for (size_t i = 0; i < T; i++) {
-        if (b->ids[i] < 0 || b->ids[i] >= V)
-            return pb_fail(PB_EINVAL, "batch: id %d of token %zu is outside the vocabulary of %d", b->ids[i], i, V);
-        if (b->mask[i] != 0 && (b->targets[i] < 0 || b->targets[i] >= V))
-            return pb_fail(PB_EINVAL, "batch: target %d of token %zu is outside the vocabulary of %d", b->targets[i], i,
-                           V);
-        count += (double)b->mask[i];
-    }
-    if (b->count > 0) count = b->count;
-    const float inv = count > 0 ? (float)(1 / count) : 0;
-    PB_TRY(set_packing(t, b, S));
-    PB_TRY(pb_upload(t->ctx, t->ids, b->ids, T * sizeof *b->ids));
-    PB_TRY(pb_upload(t->ctx, t->targets, b->targets, T * sizeof *b->targets));
-    PB_TRY(pb_upload(t->ctx, t->mask, b->mask, T * sizeof *b->mask));
-    PB_TRY(pb_upload(t->ctx, t->inv_count, &inv, sizeof inv));
-    t->host_inv_count = inv;
-    PB_TRY(set_index_scale(t));
-    set_shape(t, S);
-    t->first = b->first;
-    t->cached = b->first + S;
-    return PB_OK;
-}
-
-pb_status pb_trainer_set_lr(pb_trainer *t, float lr)
-{
-    if (!(lr >= 0 && isfinite(lr)))
-        return pb_fail(PB_EINVAL, "learning rate %g: need a finite number of at least 0", (double)lr);
-    t->cfg.lr = lr;
-    return pb_upload(t->ctx, &t->state->lr, &lr, sizeof lr);
-}
-
-pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale)
-{
-    if (!(scale > 0 && isfinite(scale)))
-        return pb_fail(PB_EINVAL, "loss scale %g: need a finite number above 0", (double)scale);
-    t->cfg.loss_scale = scale;
-    PB_TRY(set_index_scale(t));
-    return pb_upload(t->ctx, t->loss_scale, &scale, sizeof scale);
-}
-
-pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_norm)
-{
-    if (!(max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need a number above 0", (double)max_norm);
-    if (clip == PB_CLIP_SYNC && t->shards.on)
-        return pb_fail(PB_EINVAL, "--clip sync reads norms on the host, which --shard does not support");
-    t->cfg.clip = clip;
-    t->cfg.max_norm = max_norm;
-    return pb_clip_write_lists(t);
-}
-
 void pb_trainer_accumulate(pb_trainer *t, bool on) { t->accumulate = on; }
 void pb_trainer_evaluates(pb_trainer *t, bool on) { t->evaluates = on; }
 void pb_trainer_reduce(pb_trainer *t, bool on) { t->reduce = on; }
@@ -359,14 +269,15 @@ pb_status pb_trainer_set_stop(pb_trainer *t, bool on)
 pb_status pb_trainer_reserve(pb_trainer *t, int S)
 {
     const bool planning = t->ctx->planning;
-    const int before = t->S;
-    if (S < 1 || S > t->cfg.S) return pb_fail(PB_EINVAL, "rows of %d tokens: need 1 to %d tokens", S, t->cfg.S);
-    set_shape(t, S);
+    const int before = t->row, most = pb_row_most(t);
+    if (S < 1 || S > most) return pb_fail(PB_EINVAL, "rows of %d tokens: need 1 to %d tokens", S, most);
+    PB_TRY(pb_check_row(&t->context, S));
+    pb_set_shape(t, S);
     pb_status s = PB_OK;
     t->ctx->planning = true;
     /* The phases get no profiler ranges here, because this is not a step. */
     for (int i = 0; s == PB_OK && i < PB_NPHASES; i++) s = pb_phases[i](t->ctx, t);
     t->ctx->planning = planning;
-    set_shape(t, before);
+    pb_set_shape(t, before);
     return s;
 }

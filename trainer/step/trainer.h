@@ -77,7 +77,7 @@ typedef enum pb_recompute {
 
 typedef struct pb_train_config {
     pb_model_config model;
-    int B, S; /* B: rows of a batch; S: tokens of its longest row */
+    int B, S; /* B: rows of a batch; S: tokens of its longest row. In pb_trainer_config, S: those that this rank has */
     /* If true, every batch has `start` and `pos` (several conversations per row); if false, no batch has them. Fixed
      * per trainer, because a captured graph contains one or the other. */
     bool packed;
@@ -99,6 +99,11 @@ typedef struct pb_train_config {
     /* Data parallel training (trainer/step/gradients.h). comm: the ranks whose gradients are added, borrowed until
      * pb_trainer_close; NULL: one rank. All ranks have the same configuration. */
     pb_comm *comm;
+    /* Context parallel training (trainer/parallel/context.h): the ranks that share the rows of each batch, borrowed until
+     * pb_trainer_close; NULL: each rank has whole rows. They are ranks of comm, over which gradients are added. Row
+     * lengths are multiples of pb_context_unit. Only in families with dense grouped-query attention, without `cached`. */
+    pb_comm *context;
+    pb_slicing slicing;
     pb_reduce reduce;
     /* With one rank: none. With sharded weights, all ranks run the phase forward together, also to evaluate. */
     pb_shard shard;
@@ -115,7 +120,8 @@ typedef struct pb_train_config {
  * is not selected: Polar Express with 5 steps, mu and beta2 0.95, rate 1, factor spectral, guard off. */
 pb_train_config pb_train_defaults(const pb_geometry *g);
 
-/* One batch in host memory, borrowed during a call. In the shapes of its members, S is the row length of the batch. */
+/* One batch in host memory, borrowed during a call. In the shapes of its members, S is the row length of the batch. With
+ * context parallelism all ranks of the context pass the same whole rows, and each takes its tokens. */
 typedef struct pb_batch {
     const int32_t *ids;     /* [B,S] */
     const int32_t *targets; /* [B,S] the next token; any value where mask is 0 */
@@ -219,8 +225,15 @@ pb_status pb_trainer_losses(pb_trainer *t, double *loss, bool *stop);
 /* Computes the logits of the batch's last token after a forward phase, and reads them as f32: logits[V]. They replace
  * the first of pb_trainer_logits. EINVAL: B is not 1. */
 pb_status pb_trainer_next_logits(pb_trainer *t, float *logits);
-/* Reads the negative log likelihood of each token of the last batch, [B*S]; 0 where the mask is 0. */
+/* Reads the negative log likelihood of each token of the last batch that this rank has: nll[pb_trainer_tokens]; 0 where
+ * the mask is 0. */
 pb_status pb_trainer_nll(pb_trainer *t, float *nll);
+/* Tokens of the longest whole row: pb_train_config.S as it was given. */
+int pb_trainer_row(const pb_trainer *t);
+/* Number of tokens of the last batch that this rank has: B*S without context parallelism. */
+size_t pb_trainer_tokens(const pb_trainer *t);
+/* Index in the last batch [B,S] of this rank's token i. */
+size_t pb_trainer_token(const pb_trainer *t, size_t i);
 /* Reads the optimizer's state: its counters and the learning rate. */
 pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out);
 /* Returns the number of clip groups (the gradients of a group are clipped by their joint norm): one per layer and one

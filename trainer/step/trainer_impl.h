@@ -1,6 +1,7 @@
 /* trainer_impl.h - the members of pb_trainer: device buffers and settings that the phases of a step use. */
 #ifndef PB_TRAINER_IMPL_H
 #define PB_TRAINER_IMPL_H
+#include "trainer/parallel/context.h"
 #include "trainer/parallel/units.h"
 #include "trainer/step/block.h"
 
@@ -120,7 +121,9 @@ struct pb_trainer {
     const pb_block *block;
     /* Host memory of the attention block. block_state: shared by all layers; block_layers [L]: one struct per layer. */
     void *block_state, *block_layers;
-    int S, T;        /* of the current batch: S tokens per row, T = B*S tokens in all */
+    int S, T; /* of the current batch: S tokens per row that this rank has, T = B*S tokens in all */
+    int row;  /* tokens of a whole row; S without context parallelism */
+    pb_context context;
     int first;       /* with cfg.cached: tokens of the row before the current batch; else 0 */
     int cached;      /* with cfg.cached: tokens of the row at the end of the current batch */
     bool accumulate; /* see pb_trainer_accumulate */
@@ -138,7 +141,7 @@ struct pb_trainer {
     float *loss_scale;       /* [1] */
     float *index_scale;      /* [1] factor of the indexers' gradients; NULL: the indexers are not trained */
     float host_inv_count;    /* host copy of inv_count */
-    int32_t *start, *pos;    /* [T]; NULL when batches are not packed */
+    int32_t *start, *pos;    /* [T]; NULL when batches are not packed; pos also with context parallelism */
     pb_layer_acts *layers;   /* [L], host */
     void *hf, *nf;           /* [T,D] hf: residual stream after the last layer; nf: its RMSNorm */
     float *rstdf;            /* [T] */
@@ -186,6 +189,19 @@ static inline int pb_logit_rows(const pb_trainer *t)
     const int all = t->cfg.B * t->cfg.S, chunk = t->cfg.loss_chunk;
     return chunk && chunk < all ? chunk : all;
 }
+
+/* Tokens of the longest whole row. */
+static inline int pb_row_most(const pb_trainer *t) { return t->cfg.S * t->context.ranks; }
+
+/* Sets the shape of the current batch. row: tokens of a whole row. */
+static inline void pb_set_shape(pb_trainer *t, int row)
+{
+    t->row = row;
+    t->S = row / t->context.ranks;
+    t->T = t->cfg.B * t->S;
+}
+/* inputs.c: EINVAL: rows of S tokens cannot be divided over the ranks of the context. */
+pb_status pb_check_row(const pb_context *c, int S);
 
 /* Pointer to column `col` of a tensor of the model's dtype. */
 static inline void *pb_column(const pb_trainer *t, void *p, int col)

@@ -1,0 +1,223 @@
+/* gqa_context.c - attention over rows that several ranks share (trainer/parallel/context.h). Each rank has the queries
+ * of its tokens and gathers the keys and values of the whole row; the gradients of these are added over the ranks in
+ * f32, and each rank gets those of its tokens. The gathered keys and values are not kept: the backward pass gathers
+ * them again.
+ *
+ * Collectives work on contiguous memory in the order of the ranks. That is the order of the row for all chunks but the
+ * second ones of a zigzag division, whose blocks are reversed. */
+#include <math.h>
+
+#include "kernels/attention/attention.h"
+#include "kernels/cast/cast.h"
+#include "kernels/gradient/gradient.h"
+#include "kernels/rows/rows.h"
+#include "trainer/blocks/gqa.h"
+
+/* A chunk of a batch row: `length` tokens, of which the first is number `token` of this rank, and attends to the keys
+ * 0 .. keys-length of its row. */
+typedef struct chunk {
+    int row, length, keys;
+    size_t token;
+} chunk;
+
+/* Elements of the keys and values of a token. */
+static size_t width(const pb_trainer *t) { return 2 * (size_t)t->model.g.K * (size_t)t->model.g.d; }
+
+static chunk chunk_of(const pb_trainer *t, int row, int part)
+{
+    const int length = pb_context_length(&t->context, t->row);
+    return (chunk){.row = row,
+                   .length = length,
+                   .keys = (pb_context_chunk(&t->context, part) + 1) * length,
+                   .token = (size_t)row * (size_t)t->S + (size_t)part * (size_t)length};
+}
+
+void pb_gqa_context_carve(pb_trainer *t, bool backward)
+{
+    pb_gqa *s = t->block_state;
+    const size_t e = pb_dtype_size(t->model.cfg.dtype), w = width(t), row = (size_t)pb_row_most(t);
+    const size_t T = (size_t)t->cfg.B * (size_t)t->cfg.S, one = t->cfg.context ? 1 : 0, two = t->context.zigzag ? 1 : 0;
+    if (!backward) {
+        s->kv = pb_carve(&t->acts, one * T * w * e);
+        s->all = pb_carve(&t->acts, one * (size_t)t->cfg.B * row * w * e);
+        s->blocks = pb_carve(&t->acts, two * row / 2 * w * e);
+        return;
+    }
+    s->dall = pb_carve(&t->acts, one * row * w * sizeof *s->dall);
+    s->dpart = pb_carve(&t->acts, two * row * w * sizeof *s->dpart);
+    s->dkv = pb_carve(&t->acts, one * T * w * sizeof *s->dkv);
+}
+
+static pb_status copy(pb_ctx *ctx, const pb_trainer *t, const void *x, size_t ldx, void *y, int D)
+{
+    return pb_rows_copy(
+        ctx, &(pb_rows_copy_args){
+                 .x = x, .y = y, .T = t->T, .D = D, .ldx = ldx, .ldy = width(t), .dtype = t->model.cfg.dtype});
+}
+
+/* Copies T rows of keys and values, in blocks of a chunk, with the blocks reversed. */
+static pb_status reverse(pb_ctx *ctx, const pb_trainer *t, const void *x, void *y, pb_dtype dtype)
+{
+    const int length = pb_context_length(&t->context, t->row);
+    return pb_rows_copy(ctx, &(pb_rows_copy_args){.x = x,
+                                                  .y = y,
+                                                  .T = t->context.ranks * length,
+                                                  .D = (int)width(t),
+                                                  .block = length,
+                                                  .ldx = width(t),
+                                                  .ldy = width(t),
+                                                  .reversed = true,
+                                                  .dtype = dtype});
+}
+
+/* Gathers chunk `part` of a batch row from all ranks into its place in the row. */
+static pb_status gather_chunk(pb_ctx *ctx, const pb_trainer *t, int row, int part)
+{
+    const pb_gqa *s = pb_gqa_of(t);
+    const chunk c = chunk_of(t, row, part);
+    const size_t half = (size_t)part * (size_t)t->context.ranks * (size_t)c.length;
+    void *to = pb_column(t, s->all, 0);
+    to = (unsigned char *)to + ((size_t)row * (size_t)t->row + half) * width(t) * pb_dtype_size(t->model.cfg.dtype);
+    PB_TRY(pb_comm_all_gather(
+        ctx,
+        &(pb_comm_all_gather_args){.comm = t->cfg.context,
+                                   .x = (unsigned char *)s->kv + c.token * width(t) * pb_dtype_size(t->model.cfg.dtype),
+                                   .y = part ? s->blocks : to,
+                                   .count = (size_t)c.length * width(t),
+                                   .dtype = t->model.cfg.dtype}));
+    return part ? reverse(ctx, t, s->blocks, to, t->model.cfg.dtype) : PB_OK;
+}
+
+/* Gathers the keys and values of all rows into s->all. */
+static pb_status gather(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_inputs *x)
+{
+    const pb_gqa *s = pb_gqa_of(t);
+    const int half = (int)width(t) / 2;
+    PB_TRY(copy(ctx, t, x->k, x->ldk, s->kv, half));
+    PB_TRY(copy(ctx, t, x->v, x->ldv, pb_column(t, s->kv, half), half));
+    for (int row = 0; row < t->cfg.B; row++)
+        for (int part = 0; part < pb_context_parts(&t->context); part++) PB_TRY(gather_chunk(ctx, t, row, part));
+    return PB_OK;
+}
+
+/* The element of a tensor of the model's dtype, tokens ld apart, at token `token`. */
+static void *at(const pb_trainer *t, const void *p, size_t token, size_t ld)
+{
+    return (unsigned char *)p + token * ld * pb_dtype_size(t->model.cfg.dtype);
+}
+
+pb_status pb_gqa_context_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x)
+{
+    const pb_geometry *g = &t->model.g;
+    const pb_gqa_acts *a = pb_gqa_layer(t, layer);
+    const size_t Q = (size_t)g->H * (size_t)g->d;
+    PB_TRY(gather(ctx, t, x));
+    for (int i = 0; i < t->cfg.B * pb_context_parts(&t->context); i++) {
+        const chunk c = chunk_of(t, i / pb_context_parts(&t->context), i % pb_context_parts(&t->context));
+        const void *all = at(t, pb_gqa_of(t)->all, (size_t)c.row * (size_t)t->row, width(t));
+        PB_TRY(pb_attention_fwd(ctx, &(pb_attention_fwd_args){.q = at(t, x->q, c.token, x->ldq),
+                                                              .k = all,
+                                                              .v = at(t, all, 1, width(t) / 2),
+                                                              .o = at(t, a->o, c.token, Q),
+                                                              .lse = a->lse + c.token * (size_t)g->H,
+                                                              .start = t->start ? t->start + c.token : NULL,
+                                                              .B = 1,
+                                                              .S = c.length,
+                                                              .H = g->H,
+                                                              .K = g->K,
+                                                              .D = g->d,
+                                                              .keys = c.keys,
+                                                              .ldq = x->ldq,
+                                                              .ldk = width(t),
+                                                              .ldv = width(t),
+                                                              .ldo = Q,
+                                                              .scale = 1 / sqrtf((float)g->d),
+                                                              .causal = true,
+                                                              .dtype = t->model.cfg.dtype}));
+    }
+    return PB_OK;
+}
+
+/* Computes dq of a chunk, and what its queries add to the gradients of the row's keys and values [c.keys,2,K,d]. */
+static pb_status chunk_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, const chunk *c,
+                            float *dkv)
+{
+    const pb_geometry *g = &t->model.g;
+    const pb_gqa_acts *a = pb_gqa_layer(t, layer);
+    const size_t Q = (size_t)g->H * (size_t)g->d, W = (size_t)pb_qkv_width(g);
+    const void *all = at(t, pb_gqa_of(t)->all, (size_t)c->row * (size_t)t->row, width(t));
+    return pb_attention_bwd(ctx, &(pb_attention_bwd_args){.dO = at(t, pb_gqa_of(t)->dattn, c->token, Q),
+                                                          .q = at(t, x->q, c->token, x->ldq),
+                                                          .k = all,
+                                                          .v = at(t, all, 1, width(t) / 2),
+                                                          .o = at(t, a->o, c->token, Q),
+                                                          .lse = a->lse + c->token * (size_t)g->H,
+                                                          .start = t->start ? t->start + c->token : NULL,
+                                                          .dq = at(t, pb_gqa_of(t)->dqkv, c->token, W),
+                                                          .dk = dkv,
+                                                          .dv = dkv + width(t) / 2,
+                                                          .B = 1,
+                                                          .S = c->length,
+                                                          .H = g->H,
+                                                          .K = g->K,
+                                                          .D = g->d,
+                                                          .keys = c->keys,
+                                                          .lddo = Q,
+                                                          .ldq = x->ldq,
+                                                          .ldk = width(t),
+                                                          .ldv = width(t),
+                                                          .ldo = Q,
+                                                          .lddq = W,
+                                                          .lddk = width(t),
+                                                          .lddv = width(t),
+                                                          .scale = 1 / sqrtf((float)g->d),
+                                                          .causal = true,
+                                                          .wide = true,
+                                                          .dtype = t->model.cfg.dtype});
+}
+
+/* Adds the gradients of the chunks `part` of a batch row over the ranks: x [ranks length,2,K,d], in the order of the
+ * ranks. This rank gets those of its chunk. */
+static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const chunk *c, const float *x)
+{
+    return pb_comm_reduce_scatter(ctx, &(pb_comm_reduce_scatter_args){.comm = t->cfg.context,
+                                                                      .x = x,
+                                                                      .y = pb_gqa_of(t)->dkv + c->token * width(t),
+                                                                      .count = (size_t)c->length * width(t),
+                                                                      .dtype = PB_F32,
+                                                                      .op = PB_COMM_SUM,
+                                                                      .ordered = t->cfg.ordered || ctx->deterministic});
+}
+
+/* The last chunk of a rank attends to the most keys; the gradients of those that it does not see are zeros. */
+static pb_status row_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, int row)
+{
+    const pb_gqa *s = pb_gqa_of(t);
+    const chunk first = chunk_of(t, row, 0), last = chunk_of(t, row, pb_context_parts(&t->context) - 1);
+    PB_TRY(chunk_back(ctx, t, layer, x, &last, s->dall));
+    PB_TRY(pb_rows_copy(ctx, &(pb_rows_copy_args){.y = s->dall + (size_t)last.keys * width(t),
+                                                  .T = t->row - last.keys,
+                                                  .D = (int)width(t),
+                                                  .ldy = width(t)}));
+    if (!t->context.zigzag) return reduce(ctx, t, &first, s->dall);
+    PB_TRY(chunk_back(ctx, t, layer, x, &first, s->dpart));
+    PB_TRY(pb_gradient_add(
+        ctx, &(pb_gradient_add_args){.x = s->dpart, .y = s->dall, .n = (size_t)first.keys * width(t), .add = true}));
+    PB_TRY(reduce(ctx, t, &first, s->dall));
+    PB_TRY(reverse(ctx, t, s->dall + (size_t)t->row / 2 * width(t), s->dpart, PB_F32));
+    return reduce(ctx, t, &last, s->dpart);
+}
+
+pb_status pb_gqa_context_backward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x)
+{
+    const pb_geometry *g = &t->model.g;
+    PB_TRY(gather(ctx, t, x));
+    for (int row = 0; row < t->cfg.B; row++) PB_TRY(row_back(ctx, t, layer, x, row));
+    return pb_cast_bwd(ctx, &(pb_cast_bwd_args){.dy = pb_gqa_of(t)->dkv,
+                                                .dx = pb_column(t, pb_gqa_of(t)->dqkv, g->H * g->d),
+                                                .T = t->T,
+                                                .D = (int)width(t),
+                                                .lddx = (size_t)pb_qkv_width(g),
+                                                .scale = 1,
+                                                .dtype = t->model.cfg.dtype});
+}

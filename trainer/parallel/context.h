@@ -1,0 +1,47 @@
+/* context.h - context parallelism: which tokens of a row each of C ranks has; pure functions.
+ *
+ * A row of S tokens is divided into chunks of equal length, and a rank has one or two of them (pb_slicing):
+ *
+ *     contiguous   C chunks, rank r has chunk r
+ *     zigzag       2C chunks, rank r has chunks r and 2C-1-r
+ *
+ * With a causal mask the queries of chunk c attend to the keys of chunks 0 .. c. Contiguous slices therefore give the
+ * last rank (2C-1) times the scores of the first; zigzag gives each rank the same number. Llama 3 training has the
+ * second division too: Grattafiori et al. 2024, arXiv:2407.21783, section 3.3.2. Position in the row is not the index
+ * in a rank's tokens: a rank's tokens are its chunks, one after the other, so callers pass positions explicitly. */
+#ifndef PB_CONTEXT_H
+#define PB_CONTEXT_H
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct pb_context {
+    int ranks, rank;
+    bool zigzag;
+} pb_context;
+
+/* Chunks of a row that a rank has. */
+static inline int pb_context_parts(const pb_context *c) { return c->zigzag ? 2 : 1; }
+/* What the length of a row must be a multiple of. */
+static inline int pb_context_unit(const pb_context *c) { return c->ranks * pb_context_parts(c); }
+/* Tokens of a chunk of a row of S tokens. */
+static inline int pb_context_length(const pb_context *c, int row) { return row / pb_context_unit(c); }
+/* Number of a rank's chunk `part` among all chunks of the row. */
+static inline int pb_context_chunk(const pb_context *c, int part)
+{
+    return part ? 2 * c->ranks - 1 - c->rank : c->rank;
+}
+/* Index in a row of S tokens of a rank's token i, 0 <= i < S / ranks. */
+static inline int pb_context_token(const pb_context *c, int row, int i)
+{
+    const int length = pb_context_length(c, row);
+    return pb_context_chunk(c, i / length) * length + i % length;
+}
+/* Scores that rank `rank` computes with a causal mask, over the mean of all ranks. */
+static inline double pb_context_load(const pb_context *c, int row)
+{
+    const double L = pb_context_length(c, row), all = 0.5 * row * (row + 1.0);
+    double own = 0;
+    for (int p = 0; p < pb_context_parts(c); p++) own += L * (pb_context_chunk(c, p) * L) + 0.5 * L * (L + 1);
+    return own * c->ranks / all;
+}
+#endif
