@@ -7,8 +7,8 @@
  *
  * Bits are copied, NaN too. The gaps between rows of y are not written. x and y do not overlap. EINVAL: T < 0, D < 1,
  * ldx or ldy below D, a negative block, or one that does not divide T. */
-#ifndef PB_ROWS_H
-#define PB_ROWS_H
+#ifndef PB_ROWS_COPY_H
+#define PB_ROWS_COPY_H
 #include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {

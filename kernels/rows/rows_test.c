@@ -15,7 +15,7 @@ static void blocks_are_reversed(void **state)
     assert_memory_equal(y, want, sizeof y);
 }
 
-/* Columns beside those that are written keep their values; NaN and -0 keep their bits. */
+/* Columns that are not written keep their values; NaN and -0 keep their bits. */
 static void gaps_are_kept(void **state)
 {
     const uint32_t x[4] = {0x7fc12345, 0x80000000, 0xff800000, 0x00000001};

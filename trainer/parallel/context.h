@@ -21,7 +21,7 @@ typedef struct pb_context {
 
 /* Chunks of a row that a rank has. */
 static inline int pb_context_parts(const pb_context *c) { return c->zigzag ? 2 : 1; }
-/* What the length of a row must be a multiple of. */
+/* Row lengths are multiples of this number. */
 static inline int pb_context_unit(const pb_context *c) { return c->ranks * pb_context_parts(c); }
 /* Tokens of a chunk of a row of S tokens. */
 static inline int pb_context_length(const pb_context *c, int row) { return row / pb_context_unit(c); }
