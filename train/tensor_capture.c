@@ -11,7 +11,8 @@
 #include "trainer/capture/capture.h"
 #include "trainer/step/tensors.h"
 
-static const char header[] = "tensor,layer,dtype,rows,cols,min,max,rms,zeros,nan,inf,first_row,first_col\n";
+static const char header[] =
+    "tensor,layer,dtype,rows,cols,min,max,rms,zeros,nan,inf,first_row,first_col,ops,batch_row,token,head\n";
 enum { PATH = 1024 };
 
 static pb_status open_all(const pb_job *j, const pb_profiling *p, pb_tensor_capture *out)
@@ -50,15 +51,26 @@ typedef struct step_capture {
     int L;
 } step_capture;
 
-static void write_row(FILE *f, const pb_tensor *x, const pb_tensor_statistics *s)
+/* Writes a number, or nothing if it is below 0. */
+static void put_number(FILE *f, long n)
+{
+    if (n >= 0) fprintf(f, ",%ld", n);
+    else fputc(',', f);
+}
+
+static void write_row(const pb_trainer *t, FILE *f, const pb_tensor *x, const pb_tensor_statistics *s)
 {
     char layer[16] = "", first[48] = ",", range[64] = ",,"; /* without a finite element there is no minimum */
     const bool finite = s->nans + s->infs < x->rows * x->cols;
     if (x->layer >= 0) snprintf(layer, sizeof layer, "%d", x->layer);
     if (s->first < x->rows * x->cols) snprintf(first, sizeof first, "%zu,%zu", s->first / x->cols, s->first % x->cols);
     if (finite) snprintf(range, sizeof range, "%.9g,%.9g,%.9g", s->min, s->max, s->rms);
-    fprintf(f, "%s,%s,%s,%zu,%zu,%s,%zu,%zu,%zu,%s\n", x->name, layer, pb_dtype_name(x->dtype), x->rows, x->cols, range,
-            s->zeros, s->nans, s->infs, first);
+    fprintf(f, "%s,%s,%s,%zu,%zu,%s,%zu,%zu,%zu,%s,%s", x->name, layer, pb_dtype_name(x->dtype), x->rows, x->cols,
+            range, s->zeros, s->nans, s->infs, first, x->ops);
+    const bool bad = s->first < x->rows * x->cols;
+    const pb_tensor_place at = bad ? pb_tensor_place_of(t, x, s->first) : (pb_tensor_place){-1, -1, -1};
+    put_number(f, at.row), put_number(f, at.token), put_number(f, at.head);
+    fputc('\n', f);
 }
 
 /* Adds a tensor to the capture of its layer. */
@@ -85,7 +97,7 @@ static pb_status take(void *self, const pb_tensor *x)
                             : pb_fail(PB_ENOMEM, "no memory for the %zu bytes of %s", bytes, x->name);
     if (status == PB_OK) {
         const pb_tensor_statistics all = pb_tensor_statistics_of(host, n, x->dtype);
-        write_row(s->csv, x, &all);
+        write_row(s->j->trainer, s->csv, x, &all);
     }
     free(host);
     PB_TRY(status);

@@ -3,9 +3,11 @@
  * --profile-out:
  *
  *     tensors/stepN-rankR.csv                   a row for each tensor: tensor,layer,dtype,rows,cols,min,max,rms,zeros,nan,
- *                                               inf,first_row,first_col. min, max and rms are of the finite
- *                                               elements, empty if all are not finite; first: the first that is
- *                                               not finite, empty if every one is finite
+ *                                               inf,first_row,first_col,ops,batch_row,token,head. min, max and rms
+ *                                               are of the finite elements, empty if all are not finite; first: the
+ *                                               first that is not finite, empty if every one is finite; ops: those
+ *                                               that write it; batch_row, token, head: of the first, empty where the
+ *                                               tensor has no such axis
  *     tensors/stepN-rankR-layerL.safetensors    the tensors of layer L that match, as extra tensors of a capture
  *     tensors/stepN-rankR-rest.safetensors      those of no layer
  *

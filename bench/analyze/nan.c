@@ -8,13 +8,14 @@
 
 /* The stages of a step in the order in which it computes them. */
 enum { ACTIVATION, GRADIENT, MOMENTUM, MOMENT2, WEIGHT };
-enum { LINE = 512, FIELDS = 13, PATH_TEXT = 1400 };
+enum { LINE = 512, FIELDS = 17, PATH_TEXT = 1400 };
 
 typedef struct place {
     long step;
     int rank, stage;
     long order; /* within the stage: less was computed earlier */
-    char tensor[64], layer[16];
+    char tensor[64], layer[16], ops[64];
+    char at[3][16]; /* batch row, token, head; "": the tensor has no such axis */
     size_t nans, infs, row, col, rows, cols;
 } place;
 
@@ -59,6 +60,8 @@ static bool read_line(char *line, place *p, bool *bad)
     p->infs = strtoul(field[10], NULL, 10);
     p->row = strtoul(field[11], NULL, 10);
     p->col = strtoul(field[12], NULL, 10);
+    snprintf(p->ops, sizeof p->ops, "%s", field[13]);
+    for (int i = 0; i < 3; i++) snprintf(p->at[i], sizeof p->at[i], "%s", field[14 + i]);
     *bad = p->nans + p->infs > 0;
     return p->rows && p->cols && (!*bad || (*field[11] && *field[12]));
 }
@@ -82,7 +85,8 @@ static pb_status read_file(const char *path, table *out)
     place p = {0};
     if (!f) return pb_fail(PB_EIO, "%s: cannot be read", path);
     bool good = name && sscanf(name, "/step%ld-rank%d.csv", &p.step, &p.rank) == 2 && fgets(line, LINE, f) &&
-                strcmp(line, "tensor,layer,dtype,rows,cols,min,max,rms,zeros,nan,inf,first_row,first_col\n") == 0;
+                strcmp(line, "tensor,layer,dtype,rows,cols,min,max,rms,zeros,nan,inf,first_row,first_col,"
+                             "ops,batch_row,token,head\n") == 0;
     out->first.step = p.step;
     out->first.rank = p.rank;
     for (long i = 0; good && fgets(line, LINE, f); i++) {
@@ -121,12 +125,16 @@ static const place *origin(const table *all, size_t n)
 
 static void print(const table *all, size_t n, const place *p, FILE *out)
 {
+    static const char *const axes[] = {"batch row", "token", "head"};
     int others = 0;
     fprintf(out, "step %ld, rank %d, ", p->step, p->rank);
     if (*p->layer) fprintf(out, "layer %s, ", p->layer);
-    fprintf(out, "%s, %s %zu, column %zu: the first value that is not finite (%zu NaN, %zu infinite of %zu)\n",
-            p->tensor, p->stage == ACTIVATION ? "token row" : "matrix row", p->row, p->col, p->nans, p->infs,
-            p->rows * p->cols);
+    if (*p->ops) fprintf(out, "op %s, ", p->ops);
+    fprintf(out, "%s, ", p->tensor);
+    for (int i = 0; i < 3; i++)
+        if (*p->at[i]) fprintf(out, "%s %s, ", axes[i], p->at[i]);
+    fprintf(out, "%s %zu, column %zu: the first value that is not finite (%zu NaN, %zu infinite of %zu)\n",
+            p->stage == ACTIVATION ? "row" : "matrix row", p->row, p->col, p->nans, p->infs, p->rows * p->cols);
     for (size_t i = 0; i < n; i++) {
         const place *q = p->stage == WEIGHT ? &all[i].weight : &all[i].first;
         if (q == p || q->step != p->step || strcmp(q->tensor, p->tensor) != 0) continue;

@@ -1,6 +1,7 @@
 /* block_gqa.c - sets up the grouped-query attention block: checks settings, reserves buffers, makes the RoPE tables,
  * and counts FLOPs. */
 #include "trainer/blocks/gqa.h"
+#include "trainer/step/products.h"
 
 static pb_status check(const pb_train_config *c)
 {
@@ -44,11 +45,17 @@ static void tensors(const pb_trainer *t, int layer, pb_give_tensor give, void *s
     const size_t T = (size_t)t->T, d = (size_t)g->d, H = (size_t)g->H, K = (size_t)g->K;
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
     const pb_dtype dt = t->model.cfg.dtype;
-    give(self, "qkv", a->qkv, T, (size_t)pb_qkv_width(g), dt);
-    give(self, "qk", a->qk, T, (H + K) * d, dt);
-    give(self, "o", a->o, T, H * d, dt);
-    give(self, "lse", a->lse, (size_t)t->cfg.B * H, (size_t)t->S, PB_F32);
-    if (g->keep) give(self, "bias", a->bias, (size_t)t->cfg.B * K, (size_t)t->S, PB_F32);
+    const char *attends = g->keep ? "dynmask_attention_fwd" : "attention_fwd";
+    const char *product = pb_product_ops(t, layer, &pb_product_qkv, !a->qk);
+    const pb_given all[] = {
+        {"qkv", product, a->qkv, T, (size_t)pb_qkv_width(g), dt},
+        {"qk", "rmsnorm_fwd+rope_fwd", a->qk, T, (H + K) * d, dt},
+        {"o", attends, a->o, T, H * d, dt, .head = g->d},
+        {"lse", attends, a->lse, (size_t)t->cfg.B * H, (size_t)t->S, PB_F32, .by_head = true},
+        {"bias", "dynmask_bias_fwd", g->keep ? a->bias : NULL, (size_t)t->cfg.B * K, (size_t)t->S, PB_F32,
+         .by_head = true},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) give(self, &all[i]);
 }
 
 static void carve_shared(pb_trainer *t)

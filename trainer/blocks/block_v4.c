@@ -121,14 +121,18 @@ static void tensors(const pb_trainer *t, int layer, pb_give_tensor give, void *s
     const pb_v4_shape s = pb_v4_shape_of(t, layer, t->S);
     const pb_v4_acts *a = t->layers[layer].block;
     const pb_dtype dt = t->model.cfg.dtype;
-    give(self, "latent", a->latent, T, (size_t)s.width, dt);
-    give(self, "qr", a->qr, T, (size_t)g->v4->q_rank, dt);
-    give(self, "q", a->q, T, H * d, dt);
-    give(self, "kv", a->kv, B * (size_t)s.S_kv, d, dt);
-    give(self, "idx", pb_v4_lists(t, layer), T, (size_t)s.W, PB_I32);
-    give(self, "o", a->o, T, H * d, dt);
-    give(self, "lse", a->lse, T, H, PB_F32);
-    give(self, "low", a->low, T, (size_t)g->v4->groups * (size_t)g->v4->o_rank, dt);
+    const char *attends = t->cfg.attention == PB_ATTENTION_DENSE ? "dense_mla_fwd" : "sparse_mla_fwd";
+    const pb_given all[] = {
+        {"latent", "linear_fwd", a->latent, T, (size_t)s.width, dt},
+        {"qr", "rmsnorm_fwd", a->qr, T, (size_t)g->v4->q_rank, dt},
+        {"q", "linear_fwd+rmsnorm_fwd+rope_fwd", a->q, T, H * d, dt, .head = g->d},
+        {"kv", "rmsnorm_fwd+rope_fwd+compressor_fwd", a->kv, B * (size_t)s.S_kv, d, dt},
+        {"idx", "mla_index_build", pb_v4_lists(t, layer), T, (size_t)s.W, PB_I32},
+        {"o", attends, a->o, T, H * d, dt, .head = g->d},
+        {"lse", attends, a->lse, T, H, PB_F32, .head = 1},
+        {"low", "grouped_linear_fwd", a->low, T, (size_t)g->v4->groups * (size_t)g->v4->o_rank, dt},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) give(self, &all[i]);
 }
 
 /* Reserves the activations of a layer. If all layers share one set, it has the largest layer's size. */

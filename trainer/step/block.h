@@ -11,7 +11,16 @@
 #define PB_BLOCK_H
 #include "trainer/step/trainer.h"
 
-typedef void (*pb_give_tensor)(void *self, const char *name, const void *p, size_t rows, size_t cols, pb_dtype dtype);
+/* A tensor that a block gives: its name within the layer and the ops that write it. head: see pb_tensor. */
+typedef struct pb_given {
+    const char *name, *ops;
+    const void *p;
+    size_t rows, cols;
+    pb_dtype dtype;
+    int head;
+    bool by_head;
+} pb_given;
+typedef void (*pb_give_tensor)(void *self, const pb_given *x);
 
 typedef struct pb_block {
     size_t state_bytes, layer_bytes; /* sizes of *t->block_state and of each *t->layers[].block; both start zeroed */

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "trainer/step/trainer_impl.h"
+#include "trainer/step/products.h"
 
 /* The receiver of the list, and its first failure. */
 typedef struct receiver {
@@ -12,67 +12,115 @@ typedef struct receiver {
     pb_status status;
 } receiver;
 
-static void give(receiver *r, const char *owner, const char *part, int layer, const void *p, size_t rows, size_t cols,
-                 pb_dtype dtype)
+static void give(receiver *r, const char *owner, const char *part, pb_tensor x)
 {
-    pb_tensor x = {.layer = layer, .dtype = dtype, .rows = rows, .cols = cols, .p = p};
-    if (!p || r->status != PB_OK) return;
+    if (!x.p || r->status != PB_OK) return;
     snprintf(x.name, sizeof x.name, "%s%s%s", owner, *owner ? "." : "", part);
     r->status = r->each(r->self, &x);
+}
+
+static void give_matrix(receiver *r, const pb_param *p, const char *part, const void *x, size_t cols, pb_dtype dtype)
+{
+    give(r, p->name, part,
+         (pb_tensor){.ops = "", .layer = p->layer, .dtype = dtype, .rows = p->rows, .cols = cols, .p = x});
 }
 
 static void give_parameter(const pb_trainer *t, const pb_param *p, receiver *r)
 {
     const bool whole = !t->weights.on, own = p->trained && !t->shards.on;
-    give(r, p->name, "weight", p->layer, whole ? p->w : NULL, p->rows, p->cols, p->dtype);
-    give(r, p->name, "gradient", p->layer, p->trained && !t->gradients.shared.on ? p->sum : NULL, p->rows, p->cols,
-         PB_F32);
+    give_matrix(r, p, "weight", whole ? p->w : NULL, p->cols, p->dtype);
+    give_matrix(r, p, "gradient", p->trained && !t->gradients.shared.on ? p->sum : NULL, p->cols, PB_F32);
     /* Codes of 8 bits are no values without the scales of their blocks. */
     const bool readable = own && p->moments != PB_ADAMW_8BIT;
     const pb_dtype moments = p->moments == PB_ADAMW_BF16 ? PB_BF16 : PB_F32;
-    give(r, p->name, "momentum", p->layer, readable ? p->m : NULL, p->rows, p->cols, moments);
-    give(r, p->name, "v", p->layer, readable ? p->v : NULL, p->rows, p->by_rows ? 1 : p->cols, moments);
+    give_matrix(r, p, "momentum", readable ? p->m : NULL, p->cols, moments);
+    give_matrix(r, p, "v", readable ? p->v : NULL, p->by_rows ? 1 : p->cols, moments);
 }
 
 typedef struct layer_of {
     receiver *r;
+    const pb_trainer *t;
     char name[24];
     int layer;
 } layer_of;
 
-static void give_of_layer(void *self, const char *part, const void *p, size_t rows, size_t cols, pb_dtype dtype)
+static void give_of_layer(void *self, const pb_given *x)
 {
     const layer_of *l = self;
-    give(l->r, l->name, part, l->layer, p, rows, cols, dtype);
+    give(l->r, l->name, x->name,
+         (pb_tensor){.ops = x->ops,
+                     .layer = l->layer,
+                     .dtype = x->dtype,
+                     .rows = x->rows,
+                     .cols = x->cols,
+                     .p = x->p,
+                     .by_token = !x->by_head && x->rows == (size_t)l->t->T,
+                     .by_head = x->by_head,
+                     .head = x->head});
+}
+
+/* Gives an activation of the layer with T rows. */
+static void give_tokens(layer_of *l, const char *name, const char *ops, const void *p, size_t cols)
+{
+    give_of_layer(
+        l,
+        &(pb_given){
+            .name = name, .ops = ops, .p = p, .rows = (size_t)l->t->T, .cols = cols, .dtype = l->t->model.cfg.dtype});
 }
 
 static void give_layer(const pb_trainer *t, int layer, receiver *r)
 {
     const pb_layer_acts *a = &t->layers[layer];
-    const pb_dtype dt = t->model.cfg.dtype;
-    const size_t T = (size_t)t->T, D = (size_t)t->model.g.D;
-    layer_of l = {.r = r, .layer = layer};
+    const size_t D = (size_t)t->model.g.D;
+    layer_of l = {.r = r, .t = t, .layer = layer};
     snprintf(l.name, sizeof l.name, "layers.%d", layer);
-    give(r, l.name, "h", layer, a->h, T, D, dt);
+    give_tokens(&l, "h", layer ? "addnorm_fwd" : "embedding_fwd", a->h, D);
     if (layer == 0 || !pb_shares_attention(t)) {
-        give(r, l.name, "n1", layer, a->n1, T, D, dt);
+        give_tokens(&l, "n1", layer ? "addnorm_fwd" : "rmsnorm_fwd", a->n1, D);
         t->block->tensors(t, layer, give_of_layer, &l);
     }
-    if (layer == 0 || !pb_shares_attention(t) || !pb_shares_mlp(t)) give(r, l.name, "hm", layer, a->hm, T, D, dt);
+    if (layer == 0 || !pb_shares_attention(t) || !pb_shares_mlp(t)) give_tokens(&l, "hm", "addnorm_fwd", a->hm, D);
     if (layer > 0 && pb_shares_mlp(t)) return;
-    give(r, l.name, "n2", layer, a->n2, T, D, dt);
-    give(r, l.name, "gu", layer, a->gu, T, 2 * (size_t)t->model.g.I, dt);
+    give_tokens(&l, "n2", "addnorm_fwd", a->n2, D);
+    give_tokens(&l, "gu", pb_product_ops(t, layer, &pb_product_gate_up, false), a->gu, 2 * (size_t)t->model.g.I);
+}
+
+/* Gives an activation of no layer with T rows. */
+static void give_outer(const pb_trainer *t, receiver *r, const char *name, const char *ops, const void *p, size_t cols)
+{
+    give(r, "", name,
+         (pb_tensor){.ops = ops,
+                     .layer = -1,
+                     .dtype = t->model.cfg.dtype,
+                     .rows = (size_t)t->T,
+                     .cols = cols,
+                     .p = p,
+                     .by_token = true});
+}
+
+pb_tensor_place pb_tensor_place_of(const pb_trainer *t, const pb_tensor *x, size_t index)
+{
+    const size_t S = (size_t)t->S, row = index / x->cols, col = index % x->cols;
+    if (x->by_token) {
+        const size_t token = (size_t)pb_context_token(&t->context, t->row, (int)(row % S));
+        return (pb_tensor_place){(long)(row / S), (long)token, x->head ? (long)(col / (size_t)x->head) : -1};
+    }
+    if (!x->by_head) return (pb_tensor_place){-1, -1, -1};
+    /* [B,parts,heads,L]: attention runs on each chunk of L tokens that the rank has of a batch row. */
+    const size_t L = S / (size_t)pb_context_parts(&t->context), heads = x->rows / (size_t)t->cfg.B;
+    const size_t in_row = index % (heads * S), part = in_row / (heads * L);
+    const size_t token = (size_t)pb_context_token(&t->context, t->row, (int)(part * L + in_row % L));
+    return (pb_tensor_place){(long)(index / (heads * S)), (long)token, (long)(in_row % (heads * L) / L)};
 }
 
 pb_status pb_trainer_tensors(const pb_trainer *t, pb_tensor_fn each, void *self)
 {
     receiver r = {each, self, PB_OK};
-    const size_t T = (size_t)t->T, D = (size_t)t->model.g.D, V = (size_t)t->model.g.V;
-    const pb_dtype dt = t->model.cfg.dtype;
+    const size_t D = (size_t)t->model.g.D, V = (size_t)t->model.g.V;
     for (int i = 0; i < t->model.g.L; i++) give_layer(t, i, &r);
-    give(&r, "", "hf", -1, t->hf, T, D, dt);
-    give(&r, "", "nf", -1, t->nf, T, D, dt);
-    give(&r, "", "logits", -1, t->cfg.loss_chunk ? NULL : t->logits, T, V, dt);
+    give_outer(t, &r, "hf", "addnorm_fwd", t->hf, D);
+    give_outer(t, &r, "nf", "addnorm_fwd", t->nf, D);
+    give_outer(t, &r, "logits", "linear_fwd+xent_bwd", t->cfg.loss_chunk ? NULL : t->logits, V);
     for (int i = 0; i < t->model.n; i++) give_parameter(t, &t->model.params[i], &r);
     return r.status;
 }

@@ -21,15 +21,29 @@
 
 typedef struct pb_tensor {
     char name[64];
+    /* The ops that write it, in their order, such as "linear_fwd+rope_fwd"; the names are those of kernels/ops.def. "": a
+     * parameter, or what is computed from several. */
+    const char *ops;
     int layer; /* -1: of no layer */
     pb_dtype dtype;
     size_t rows, cols;
     const void *p; /* device memory */
+    bool by_token; /* its rows are tokens */
+    bool by_head;  /* its rows are (batch row, head), its columns tokens */
+    int head;      /* by_token: columns of one head; 0: columns are of no head */
 } pb_tensor;
+
+/* Where an element of an activation is. -1: the tensor has no such axis. */
+typedef struct pb_tensor_place {
+    long row, token, head; /* batch row; token of the row, with context parallelism too */
+} pb_tensor_place;
 
 /* Calls each(self, tensor) for every tensor; ends with the first failure. */
 typedef pb_status (*pb_tensor_fn)(void *self, const pb_tensor *x);
 pb_status pb_trainer_tensors(const pb_trainer *t, pb_tensor_fn each, void *self);
+
+/* The place of element `index` of a tensor of the current batch. */
+pb_tensor_place pb_tensor_place_of(const pb_trainer *t, const pb_tensor *x, size_t index);
 
 /* Statistics of a tensor's elements. min, max, rms: of the finite ones, 0 if all are not finite; first: index of the
  * first that is not finite, `rows * cols` if all are. */

@@ -103,6 +103,63 @@ static void values_are_those_of_the_step(void **state)
     pb_trainer_close(t);
 }
 
+static void check_place(const pb_trainer *t, const list *l, const char *name, size_t row, size_t col, long in_batch,
+                        long token, long head)
+{
+    const pb_tensor *x = find(l, name);
+    assert_non_null(x);
+    assert_true(row < x->rows && col < x->cols);
+    const pb_tensor_place p = pb_tensor_place_of(t, x, row * x->cols + col);
+    if (p.row != in_batch || p.token != token || p.head != head)
+        fail_msg("%s[%zu][%zu] is batch row %ld, token %ld, head %ld; want %ld, %ld, %ld", name, row, col, p.row,
+                 p.token, p.head, in_batch, token, head);
+}
+
+static void elements_have_places_and_ops(void **state)
+{
+    pb_train_config c = config("tiny-qwen3", PB_QLORA); /* 8 heads of 16 */
+    list l = {.n = 0};
+    pb_trainer *t = open_fixture(*state, &c);
+    CHECK_OK(pb_trainer_tensors(t, collect, &l));
+    check_place(t, &l, "layers.1.o", S + 5, 2 * 16 + 3, 1, 5, 2);
+    check_place(t, &l, "layers.1.lse", 8 + 2, 5, 1, 5, 2);
+    check_place(t, &l, "layers.0.gu", S - 1, 7, 0, S - 1, -1);
+    check_place(t, &l, "logits", S, 0, 1, 0, -1);
+    check_place(t, &l, "norm.weight", 0, 4, -1, -1, -1);
+    assert_string_equal(find(&l, "layers.1.qkv")->ops, "nf4_linear_fwd+lora_fwd");
+    assert_string_equal(find(&l, "layers.1.qk")->ops, "rmsnorm_fwd+rope_fwd");
+    assert_string_equal(find(&l, "layers.0.h")->ops, "embedding_fwd");
+    assert_string_equal(find(&l, "layers.1.o")->ops, "attention_fwd");
+    assert_string_equal(find(&l, "norm.weight")->ops, "");
+    pb_trainer_close(t);
+}
+
+/* A rank that shares rows with another one has chunks 1 and 2 of 4: its tokens are not those from 0 on. */
+static void places_are_those_of_whole_rows(void **state)
+{
+    pb_ctx plan;
+    pb_comm *comm, *context;
+    list l = {.n = 0};
+    pb_train_config c = config("tiny-qwen3", PB_FULL);
+    (void)state;
+    CHECK_OK(pb_ctx_open_plan(&plan, PB_CPU));
+    CHECK_OK(pb_comm_open_plan(&plan, "dp", 1, 2, &comm));
+    CHECK_OK(pb_comm_open_plan(&plan, "cp", 1, 2, &context));
+    c.S = 16;
+    c.comm = comm;
+    c.context = context;
+    pb_trainer *t = open_trainer(&plan, &c);
+    CHECK_OK(pb_trainer_tensors(t, collect, &l));
+    check_place(t, &l, "layers.1.o", 0, 0, 0, 4, 0);
+    check_place(t, &l, "layers.1.o", 8 + 4, 0, 1, 8, 0);
+    check_place(t, &l, "layers.1.lse", 0, 5, 0, 5, 1); /* [part,head,token] of 4 tokens each */
+    check_place(t, &l, "layers.1.lse", 4, 0, 0, 8, 0);
+    pb_trainer_close(t);
+    pb_comm_close(context);
+    pb_comm_close(comm);
+    pb_ctx_close(&plan);
+}
+
 static pb_status refuse(void *self, const pb_tensor *x)
 {
     int *calls = self;
@@ -123,10 +180,9 @@ static void the_first_failure_ends_the_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(statistics_of_known_values),
-        cmocka_unit_test(tensors_are_disjoint),
-        cmocka_unit_test(values_are_those_of_the_step),
-        cmocka_unit_test(the_first_failure_ends_the_list),
+        cmocka_unit_test(statistics_of_known_values),     cmocka_unit_test(tensors_are_disjoint),
+        cmocka_unit_test(values_are_those_of_the_step),   cmocka_unit_test(elements_have_places_and_ops),
+        cmocka_unit_test(places_are_those_of_whole_rows), cmocka_unit_test(the_first_failure_ends_the_list),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }
