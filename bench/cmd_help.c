@@ -28,9 +28,10 @@ static void print_exits(void)
 static void print_overall(void)
 {
     const pb_command_info *commands = pb_bench_cli.commands;
+    char name[PB_OPTION_TEXT];
     printf("usage: bench COMMAND [OPTION...]      bench --suite NAME is bench run --suite NAME\n\ncommands:\n");
     for (int i = 0; i < PB_NCOMMANDS; i++)
-        printf("  %-11s %-34s %s\n", commands[i].name, commands[i].arguments, commands[i].what);
+        printf("  %-11s %-34s %s\n", pb_command_text(&commands[i], name), commands[i].arguments, commands[i].what);
     printf("\nsuites:\n");
     for (const pb_suite *const *s = pb_suites; *s; s++) printf("  %-11s %s\n", (*s)->name, (*s)->what);
     print_exits();
@@ -40,10 +41,11 @@ static void print_overall(void)
 static void print_command(int c)
 {
     const pb_command_info *commands = pb_bench_cli.commands;
-    printf("usage: bench %s [OPTION...] %s\n%s\n\noptions:\n", commands[c].name, commands[c].arguments,
-           commands[c].what);
+    char name[PB_OPTION_TEXT];
+    printf("usage: bench %s [OPTION...] %s\n%s\n\noptions:\n", pb_command_text(&commands[c], name),
+           commands[c].arguments, commands[c].what);
     pb_cli_print_options(&pb_bench_cli, c, stdout);
-    if (c == PB_COMMAND_run || c == PB_COMMAND_compare)
+    if (c == PB_COMMAND_run || c == PB_COMMAND_compare || c == PB_COMMAND_bisect_backends)
         printf("  every axis of the suite     is also an option, such as --batch 1,4 (bench list suites)\n");
     if (c == PB_COMMAND_project) printf("  --ranks N1,N2               the numbers of ranks to project to\n");
     print_exits();

@@ -49,7 +49,8 @@ int main(int argc, char **argv)
         pb_options_parse((pb_command)command, argc - first, argv + first, &o) != PB_OK)
         return (int)bisected(pb_complain(PB_EXIT_USAGE), NULL, argc, argv);
     if (o.help) {
-        o.args = (pb_words){{pb_bench_cli.commands[command].name}, 1};
+        static char name[PB_OPTION_TEXT];
+        o.args = (pb_words){{pb_command_text(&pb_bench_cli.commands[command], name)}, 1};
         command = PB_COMMAND_help;
     }
     /* A measuring process keeps the number of threads that its parent gave it. */

@@ -8,22 +8,35 @@
 
 #include "cli/hint.h"
 
+static void with_hyphens(char *text)
+{
+    for (char *c = text; *c; c++)
+        if (*c == '_') *c = '-';
+}
+
 void pb_option_text(const pb_option_info *i, char *out, size_t n)
 {
     snprintf(out, n, "--%s", i->name);
-    for (char *c = out; *c; c++)
-        if (*c == '_') *c = '-';
+    with_hyphens(out);
+}
+
+const char *pb_command_text(const pb_command_info *c, char out[PB_OPTION_TEXT])
+{
+    snprintf(out, PB_OPTION_TEXT, "%s", c->name);
+    with_hyphens(out);
+    return out;
 }
 
 pb_status pb_cli_command(const pb_cli *cli, const char *name, int *out)
 {
     pb_hint hint = {.word = name};
+    char text[PB_OPTION_TEXT];
     for (int i = 0; cli->commands[i].name; i++) {
-        if (strcmp(cli->commands[i].name, name) == 0) {
+        if (strcmp(pb_command_text(&cli->commands[i], text), name) == 0) {
             *out = i;
             return PB_OK;
         }
-        pb_hint_try(&hint, cli->commands[i].name);
+        pb_hint_try(&hint, text);
     }
     return pb_fail(PB_EINVAL, "'%.60s' is not a command%s", name, pb_hint_text(&hint));
 }
@@ -168,7 +181,8 @@ static pb_status unknown(const reader *r, const char *typed, size_t n)
         snprintf(text, sizeof text, "--%s", name);
         pb_hint_try(&hint, text);
     }
-    return pb_fail(PB_EINVAL, "%s has no option '%s'%s", r->cli->commands[r->command].name, word, pb_hint_text(&hint));
+    return pb_fail(PB_EINVAL, "%s has no option '%s'%s", pb_command_text(&r->cli->commands[r->command], text), word,
+                   pb_hint_text(&hint));
 }
 
 /* Returns the value of an option in *out. `attached`: the text after "=" or after the letter of a short option; NULL:

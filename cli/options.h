@@ -96,6 +96,8 @@ pb_status pb_cli_parse_shown(const pb_cli *cli, int command, int argc, char **ar
 
 /* Writes an option as it is typed: "--min-time" for min_time. */
 void pb_option_text(const pb_option_info *i, char *out, size_t n);
+/* Writes a command as it is typed, with - in place of _, and returns `out`. */
+const char *pb_command_text(const pb_command_info *c, char out[PB_OPTION_TEXT]);
 /* Prints the options of a command, one line each. */
 void pb_cli_print_options(const pb_cli *cli, int command, FILE *out);
 /* Prints a bash completion script. If the command line names no command, options of the first command are completed. */

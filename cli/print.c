@@ -48,7 +48,7 @@ static void print_words(const pb_cli *cli, int command, FILE *out)
 {
     char text[PB_OPTION_TEXT];
     const char *name;
-    fprintf(out, "    %s) words=\"", cli->commands[command].name);
+    fprintf(out, "    %s) words=\"", pb_command_text(&cli->commands[command], text));
     for (const pb_option_info *i = cli->options; i->name; i++) {
         pb_option_text(i, text, sizeof text);
         if (i->help && i->commands & 1u << command) fprintf(out, "%s ", text);
@@ -60,6 +60,7 @@ static void print_words(const pb_cli *cli, int command, FILE *out)
 void pb_cli_print_bash(const pb_cli *cli, FILE *out)
 {
     const char *p = cli->program;
+    char text[PB_OPTION_TEXT];
     fprintf(out,
             "# bash completion of %s, printed by: %s completion bash\n"
             "_%s() {\n"
@@ -71,6 +72,6 @@ void pb_cli_print_bash(const pb_cli *cli, FILE *out)
     fprintf(out, "    esac\n    if [[ -z $words ]]; then case $command in\n");
     for (int c = 0; cli->commands[c].name; c++) print_words(cli, c, out);
     fprintf(out, "    esac; fi\n    [[ $COMP_CWORD -eq 1 ]] && words+=\" ");
-    for (int c = 0; cli->commands[c].name; c++) fprintf(out, "%s ", cli->commands[c].name);
+    for (int c = 0; cli->commands[c].name; c++) fprintf(out, "%s ", pb_command_text(&cli->commands[c], text));
     fprintf(out, "\"\n    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -F _%s %s\n", p, p);
 }

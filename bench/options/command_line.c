@@ -55,14 +55,15 @@ static pb_status set_share(void *field, const char *name, const char *value)
     return PB_OK;
 }
 
-/* Returns the name of the i-th axis that is an option of the command, or NULL after the last one: of run and compare
- * the axes of all suites, of project the axis to which it projects. An entry of `axes` is "name=default". The result is
+/* Returns the name of the i-th axis that is an option of the command, or NULL after the last one: of run, compare and
+ * bisect-backends the axes of all suites, of project the axis to which it projects. An entry of `axes` is "name=default". The result is
  * valid until the next call of this thread. */
 static const char *axis_name(int command, int i)
 {
     static _Thread_local char item[2 * PB_AXIS_TEXT];
     if (command == PB_COMMAND_project) return i == 0 ? "ranks" : NULL;
-    if (command != PB_COMMAND_run && command != PB_COMMAND_compare) return NULL;
+    if (command != PB_COMMAND_run && command != PB_COMMAND_compare && command != PB_COMMAND_bisect_backends)
+        return NULL;
     for (const pb_suite *const *s = pb_suites; *s; s++)
         for (const char *rest = (*s)->axes; (rest = pb_next_item(rest, ' ', item, sizeof item));)
             if (i-- == 0) {

@@ -10,7 +10,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/cast/cast.h"
 #include "kernels/gradient/gradient.h"
-#include "kernels/rows/rows.h"
+#include "kernels/copy/copy.h"
 #include "trainer/blocks/gqa.h"
 
 /* A chunk of a batch row: `length` tokens, of which the first is number `token` of this rank, and attends to the keys
@@ -50,8 +50,8 @@ void pb_gqa_context_carve(pb_trainer *t, bool backward)
 
 static pb_status copy(pb_ctx *ctx, const pb_trainer *t, const void *x, size_t ldx, void *y, int D)
 {
-    return pb_rows_copy(
-        ctx, &(pb_rows_copy_args){
+    return pb_copy_rows(
+        ctx, &(pb_copy_rows_args){
                  .x = x, .y = y, .T = t->T, .D = D, .ldx = ldx, .ldy = width(t), .dtype = t->model.cfg.dtype});
 }
 
@@ -59,7 +59,7 @@ static pb_status copy(pb_ctx *ctx, const pb_trainer *t, const void *x, size_t ld
 static pb_status reverse(pb_ctx *ctx, const pb_trainer *t, const void *x, void *y, pb_dtype dtype)
 {
     const int length = pb_context_length(&t->context, t->row);
-    return pb_rows_copy(ctx, &(pb_rows_copy_args){.x = x,
+    return pb_copy_rows(ctx, &(pb_copy_rows_args){.x = x,
                                                   .y = y,
                                                   .T = t->context.ranks * length,
                                                   .D = (int)width(t),
@@ -195,7 +195,7 @@ static pb_status row_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
     const pb_gqa *s = pb_gqa_of(t);
     const chunk first = chunk_of(t, row, 0), last = chunk_of(t, row, pb_context_parts(&t->context) - 1);
     PB_TRY(chunk_back(ctx, t, layer, x, &last, s->dall));
-    PB_TRY(pb_rows_copy(ctx, &(pb_rows_copy_args){.y = s->dall + (size_t)last.keys * width(t),
+    PB_TRY(pb_copy_rows(ctx, &(pb_copy_rows_args){.y = s->dall + (size_t)last.keys * width(t),
                                                   .T = t->row - last.keys,
                                                   .D = (int)width(t),
                                                   .ldy = width(t)}));

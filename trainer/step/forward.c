@@ -49,7 +49,7 @@ pb_status pb_add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const
 /* Runs one layer. In: the residual stream h of this layer and its norm n1. Out: h and n1 of the next layer, or hf and
  * nf after the last one. The second residual addition and the next layer's first norm are one kernel, so the next
  * layer's weights must be ready before it; the gather of the weights after those may overwrite this layer's. */
-static pb_status block(pb_ctx *ctx, const pb_trainer *t, int layer)
+pb_status pb_forward_layer(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_model *m = &t->model;
     const pb_layer_acts *a = &t->layers[layer], *next = layer + 1 < m->g.L ? a + 1 : NULL;
@@ -68,9 +68,8 @@ static pb_status block(pb_ctx *ctx, const pb_trainer *t, int layer)
     return pb_weights_fetch(ctx, t, layer + 3);
 }
 
-pb_status pb_phase_forward(pb_ctx *ctx, void *self)
+pb_status pb_forward_begin(pb_ctx *ctx, const pb_trainer *t)
 {
-    const pb_trainer *t = self;
     const pb_model *m = &t->model;
     const pb_geometry *g = &m->g;
     const pb_layer_acts *a = t->layers;
@@ -87,7 +86,18 @@ pb_status pb_phase_forward(pb_ctx *ctx, void *self)
     PB_TRY(pb_weights_ready(ctx, t));
     PB_TRY(pb_weights_fetch(ctx, t, 2));
     PB_TRY(pb_norm(ctx, t, a->h, pb_layer_param(m, 0, PB_P_norm1), a->n1, a->rstd1));
-    PB_TRY(t->block->begin(ctx, t));
-    for (int layer = 0; layer < g->L; layer++) PB_TRY(block(ctx, t, layer));
+    return t->block->begin(ctx, t);
+}
+
+pb_status pb_forward_end(pb_ctx *ctx, const pb_trainer *t)
+{
     return t->cfg.loss_chunk ? PB_OK : pb_head_forward(ctx, t, 0, t->T);
+}
+
+pb_status pb_phase_forward(pb_ctx *ctx, void *self)
+{
+    const pb_trainer *t = self;
+    PB_TRY(pb_forward_begin(ctx, t));
+    for (int layer = 0; layer < t->model.g.L; layer++) PB_TRY(pb_forward_layer(ctx, t, layer));
+    return pb_forward_end(ctx, t);
 }

@@ -9,4 +9,10 @@
 pb_status pb_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const pb_param *gain, void *y, float *rstd);
 pb_status pb_add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const pb_param *factor, const pb_param *gain,
                           void *h, void *y, float *rstd);
+
+/* The forward phase in pieces, in this order: the embedding and the first norm; each layer 0 .. L-1, which reads the
+ * layer's h and n1 and writes those of the next one, or hf and nf; the logits, unless they are computed by chunks. */
+pb_status pb_forward_begin(pb_ctx *ctx, const pb_trainer *t);
+pb_status pb_forward_layer(pb_ctx *ctx, const pb_trainer *t, int layer);
+pb_status pb_forward_end(pb_ctx *ctx, const pb_trainer *t);
 #endif

@@ -1,7 +1,7 @@
-/* rows.cu - copies rows on a GPU. A thread copies 16 bytes of a row, or one element where rows are not aligned. Limited
+/* copy.cu - copies rows on a GPU. A thread copies 16 bytes of a row, or one element where rows are not aligned. Limited
  * by memory bandwidth. */
 #include "kernels/cuda/cuda.cuh"
-#include "kernels/rows/rows.h"
+#include "kernels/copy/copy.h"
 
 namespace
 {
@@ -20,19 +20,19 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <class W> pb_status launch(pb_ctx *ctx, const pb_rows_copy_args *a, size_t e)
+template <class W> pb_status launch(pb_ctx *ctx, const pb_copy_rows_args *a, size_t e)
 {
     const size_t per = sizeof(W) / e, D = a->D / per, n = (size_t)a->T * D, ctas = (n + THREADS - 1) / THREADS;
     copy_kernel<W><<<(unsigned)(ctas < CTAS ? ctas : CTAS), THREADS, 0, pb_cuda_stream(ctx)>>>(
         (const W *)a->x, (W *)a->y, a->T, D, a->ldx / per, a->ldy / per, a->block ? a->block : a->T, a->reversed);
-    return pb_cuda_launched(ctx, "rows_copy");
+    return pb_cuda_launched(ctx, "copy_rows");
 }
 
 bool aligned(const void *p, size_t ld, size_t e) { return (uintptr_t)p % 16 == 0 && ld * e % 16 == 0; }
 
 pb_status run(pb_ctx *ctx, const void *args)
 {
-    const pb_rows_copy_args *a = (const pb_rows_copy_args *)args;
+    const pb_copy_rows_args *a = (const pb_copy_rows_args *)args;
     const size_t e = pb_dtype_size(a->dtype);
     if (a->T == 0) return PB_OK;
     if (a->D * e % 16 == 0 && aligned(a->y, a->ldy, e) && (!a->x || aligned(a->x, a->ldx, e)))
@@ -41,4 +41,4 @@ pb_status run(pb_ctx *ctx, const void *args)
 }
 } // namespace
 
-extern "C" const pb_impl pb_rows_copy_cuda[] = {{.name = "vectors", .run = run}, {0}};
+extern "C" const pb_impl pb_copy_rows_cuda[] = {{.name = "vectors", .run = run}, {0}};

@@ -1,0 +1,123 @@
+/* divergence_test.c - two trainers side by side: equal ones agree in every tensor, and a fault in one op of one layer is
+ * named by the first tensor that it spoils, and does not become an error of later layers. */
+#include "tests/trainer/step/trainer_fixture.h"
+#include "trainer/step/divergence.h"
+#include "trainer/step/trainer_impl.h"
+
+typedef struct seen {
+    int n, differ;
+    pb_divergence first;
+    char names[4000]; /* of all tensors that differ, each followed by a blank */
+} seen;
+
+static void see(void *self, const pb_divergence *d)
+{
+    seen *s = self;
+    s->n++;
+    if (!pb_diverges(d)) return;
+    if (!s->differ++) s->first = *d;
+    strncat(s->names, d->name, sizeof s->names - strlen(s->names) - 2);
+    strcat(s->names, " ");
+}
+
+static seen diverge(pb_trainer *a, pb_trainer *b)
+{
+    seen s = {.n = 0};
+    CHECK_OK(pb_diverge(a, b, see, &s));
+    return s;
+}
+
+static void equal_trainers_agree(void **state)
+{
+    static const char *const models[] = {"tiny", "tiny-qwen3", "v4-tiny", "doge-tiny"};
+    for (int i = 0; i < 4; i++) {
+        pb_train_config c = config(models[i], PB_FULL);
+        pb_trainer *a = open_fixture(*state, &c), *b = open_fixture(*state, &c);
+        const seen s = diverge(a, b);
+        if (s.differ) fail_msg("%s: %s differ", models[i], s.names);
+        assert_true(s.n > 40);
+        pb_trainer_close(a);
+        pb_trainer_close(b);
+    }
+}
+
+/* An op that computes other values: the second trainer works with another implementation and a wrong number. */
+static void the_op_of_a_fault_is_named(void **state)
+{
+    pb_train_config c = config("tiny", PB_FULL);
+    pb_trainer *a = open_fixture(*state, &c), *b = open_fixture(*state, &c);
+    b->model.g.eps = 0.3f; /* of every norm */
+    seen s = diverge(a, b);
+    assert_string_equal(s.first.name, "layers.0.n1");
+    assert_string_equal(s.first.ops, "rmsnorm_fwd");
+    /* Each layer got the values of the first trainer, so products and attention are right. */
+    assert_null(strstr(s.names, "layers.0.qkv "));
+    assert_null(strstr(s.names, "layers.1.o "));
+    assert_null(strstr(s.names, "layers.1.hm "));
+    assert_non_null(strstr(s.names, "layers.1.n1 "));
+    pb_trainer_close(b);
+    pb_trainer_close(a);
+}
+
+static void weights_that_differ_are_named(void **state)
+{
+    pb_train_config c = config("tiny", PB_LORA);
+    pb_trainer *a = open_fixture(*state, &c), *b = open_fixture(*state, &c);
+    float *w = param_named(&b->model, "layers.1.o")->w;
+    w[70] = nextafterf(w[70], 1);
+    const seen s = diverge(a, b);
+    assert_string_equal(s.first.name, "layers.1.o.weight");
+    assert_int_equal(s.first.row, 0);
+    assert_int_equal(s.first.col, 70);
+    assert_int_equal(s.differ, 1); /* one bit changes no tensor beyond its bound */
+    w[70] += 1;
+    const seen large = diverge(a, b);
+    assert_non_null(strstr(large.names, "layers.1.hm "));
+    assert_null(strstr(large.names, "layers.1.o "));
+    pb_trainer_close(b);
+    pb_trainer_close(a);
+}
+
+static void not_finite_values_differ_unless_equal(void **state)
+{
+    pb_train_config c = config("tiny", PB_FULL);
+    pb_trainer *a = open_fixture(*state, &c), *b = open_fixture(*state, &c);
+    float *x = param_named(&a->model, "layers.1.qkv")->w, *y = param_named(&b->model, "layers.1.qkv")->w;
+    y[65] = NAN;
+    seen s = diverge(a, b);
+    assert_string_equal(s.first.name, "layers.1.qkv.weight");
+    assert_true(isinf(s.first.error) && isnan(s.first.is));
+    x[65] = NAN;
+    s = diverge(a, b);
+    if (s.differ) fail_msg("equal NaN: %s differ", s.names);
+    pb_trainer_close(b);
+    pb_trainer_close(a);
+}
+
+static void what_cannot_be_compared_is_refused(void **state)
+{
+    pb_train_config c = config("tiny", PB_FULL), other = c;
+    seen s = {.n = 0};
+    pb_trainer *a = open_fixture(*state, &c);
+    other.recompute = PB_RECOMPUTE_LAYER;
+    pb_trainer *b = open_fixture(*state, &other);
+    CHECK_FAILS(pb_diverge(a, b, see, &s), PB_EINVAL, "needs all activations");
+    pb_trainer_close(b);
+    b = open_fixture(*state, (other = config("tiny-qwen3", PB_FULL), &other));
+    CHECK_FAILS(pb_diverge(a, b, see, &s), PB_EINVAL, "different tensors");
+    assert_int_equal(s.n, 0);
+    pb_trainer_close(b);
+    pb_trainer_close(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_trainers_agree),
+        cmocka_unit_test(the_op_of_a_fault_is_named),
+        cmocka_unit_test(weights_that_differ_are_named),
+        cmocka_unit_test(not_finite_values_differ_unless_equal),
+        cmocka_unit_test(what_cannot_be_compared_is_refused),
+    };
+    return cmocka_run_group_tests(tests, test_open_cpu, test_close);
+}
