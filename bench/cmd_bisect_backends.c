@@ -8,7 +8,7 @@
 #include "bench/suites/suites.h"
 #include "trainer/step/divergence.h"
 
-/* What the tensors of a case said so far. */
+/* Results of the tensors of a case that were compared so far. */
 typedef struct result {
     pb_divergence first, worst; /* first: beyond its bound; worst: the largest error in units of its bound */
     int compared, differ;
