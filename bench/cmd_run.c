@@ -134,9 +134,10 @@ static pb_status identify(run *r)
     const char *name;
     PB_TRY(pb_options_backend(r->o, &device));
     PB_TRY(pb_host_name(r->o->machine, &name));
-    pb_host_text("", name, r->host);
     json_t *fingerprint = pb_fingerprint(device, r->o->threads);
     if (!fingerprint) return PB_ENOMEM;
+    pb_host_text("", name, json_string_value(json_object_get(json_object_get(fingerprint, "volatile"), "gpu_uuid")),
+                 r->host);
     json_object_set_new(json_object_get(fingerprint, "soft"), "gpu_clocks_locked",
                         r->o->lock_gpu_clocks ? json_string(r->o->lock_gpu_clocks) : json_null());
     pb_status s = say_counter(r->o, fingerprint);

@@ -139,7 +139,7 @@ static void first_address(const char *root, char out[LINE])
     if (n >= 0) free(found);
 }
 
-void pb_host_text(const char *root, const char *name, char out[PB_HOST_TEXT])
+void pb_host_text(const char *root, const char *name, const char *gpu, char out[PB_HOST_TEXT])
 {
     char id[LINE], address[LINE], board[LINE], all[3 * LINE + 8], hash[PB_HOST_HASH + 1] = "";
     machine_id_of(root, id);
@@ -150,6 +150,10 @@ void pb_host_text(const char *root, const char *name, char out[PB_HOST_TEXT])
     const bool identified = (both || *board) && virtual <= 0;
     snprintf(all, sizeof all, "%s %s %s", id, address, both ? "" : board);
     if (*id || *address || *board) snprintf(hash, sizeof hash, "%08x", pb_text_hash(all));
+    if (gpu) {
+        snprintf(all, sizeof all, "%s %.100s", hash, gpu);
+        snprintf(hash, sizeof hash, "%08x", pb_text_hash(all));
+    }
     if (name) snprintf(out, PB_HOST_TEXT, "%s/%s", name, hash);
     else snprintf(out, PB_HOST_TEXT, "%s%s", identified ? "/" : "?", hash);
 }

@@ -43,15 +43,16 @@ static void put_host(const char *host, const char *flags, const char *id, const 
     put_card(host, "eno1", "0\n", address);
 }
 
-/* The text of a prepared host; the result is valid until the fourth call after this one. */
-static const char *text_of(const char *host, const char *name)
+/* The text of a prepared host with a GPU; the result is valid until the fourth call after this one. */
+static const char *text_with(const char *host, const char *name, const char *gpu)
 {
     static char text[4][PB_HOST_TEXT];
     static int at;
     at = (at + 1) % 4;
-    pb_host_text(in_folder(host), name, text[at]);
+    pb_host_text(in_folder(host), name, gpu, text[at]);
     return text[at];
 }
+static const char *text_of(const char *host, const char *name) { return text_with(host, name, NULL); }
 
 static void expect_parts(const char *text, const char *name, const char *hash, bool verified)
 {
@@ -128,6 +129,22 @@ static void a_host_with_two_identities_is_verified_unless_it_is_virtual(void **s
     assert_string_not_equal(text_of("other", NULL), metal);
     expect_parts(text_of("virtual", "pool.a"), "pool.a", metal + 1, true);
     expect_parts(text_of("metal", "box"), "box", metal + 1, true);
+}
+
+/* Virtual machines that are copies of one image, with different GPUs: the hosts of a pool can be told apart. */
+static void a_gpu_is_a_host_of_its_own(void **state)
+{
+    char first[PB_HOST_TEXT];
+    (void)state;
+    put_host("copy", "flags\t\t: fpu hypervisor avx\n", ID "\n", "3c:ec:ef:00:00:01\n");
+    snprintf(first, sizeof first, "%s", text_with("copy", "pool", "GPU-9704ed00"));
+    expect_parts(first, "pool", first + 5, true);
+    assert_string_equal(text_with("copy", "pool", "GPU-9704ed00"), first);
+    assert_string_not_equal(text_with("copy", "pool", "GPU-45c1f5da"), first);
+    assert_string_not_equal(text_of("copy", "pool"), first);
+    assert_int_equal(*text_with("copy", NULL, "GPU-9704ed00"), '?');
+    put_host("twin", "flags\t\t: fpu hypervisor avx\n", "00000000000000000000000000000000\n", "3c:ec:ef:00:00:07\n");
+    assert_string_not_equal(text_with("twin", "pool", "GPU-9704ed00"), first);
 }
 
 /* A container has the machine-id of its image, or none, and sees no network card. */
@@ -227,6 +244,7 @@ int main(void)
         cmocka_unit_test(a_text_has_three_forms),
         cmocka_unit_test(hosts_are_one_machine_by_name_else_by_hash),
         cmocka_unit_test(a_host_with_two_identities_is_verified_unless_it_is_virtual),
+        cmocka_unit_test(a_gpu_is_a_host_of_its_own),
         cmocka_unit_test(a_host_with_one_copyable_identity_is_unverified),
         cmocka_unit_test(the_mainboard_identifies_a_host_that_lacks_another_identity),
         cmocka_unit_test(the_name_is_the_option_else_the_variable),
