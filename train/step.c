@@ -142,6 +142,7 @@ pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
     PB_TRY(pb_trainer_state(j->trainer, &is));
     PB_TRY(norms(j, &r));
     PB_TRY(pb_comm_status(j->comm)); /* NCCL ends an aborted collective without an error of the stream */
+    PB_TRY(pb_comm_status(j->context));
     r.seconds = pb_clock_seconds() - start;
     r.recording = g ? g->seconds - recording : 0;
     r.S = d.S;
