@@ -16,8 +16,8 @@ static void see(void *self, const pb_divergence *d)
     s->n++;
     if (!pb_diverges(d)) return;
     if (!s->differ++) s->first = *d;
-    strncat(s->names, d->name, sizeof s->names - strlen(s->names) - 2);
-    strcat(s->names, " ");
+    const size_t used = strlen(s->names);
+    snprintf(s->names + used, sizeof s->names - used, "%s ", d->name);
 }
 
 static seen diverge(pb_trainer *a, pb_trainer *b)
