@@ -84,6 +84,8 @@ static void a_baseline_keeps_requirements_and_crossovers(void **state)
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         if (!strstr(text, kept[i])) fail_msg("'%s' is not in\n%s", kept[i], text);
     assert_null(strstr(text, "F-GRAPH-BWD-003b")); /* that requirement did not apply to the run */
+    for (const char *const *n = (const char *const[]){"kernel_launches", "host_syncs", "allocations", NULL}; *n; n++)
+        assert_true(pb_metric_stored(*n)); /* counters that are not in this run */
     assert_int_equal(against_baseline(run_file("gains_gone"), (pb_compare_opts){0}, folder, "failed=0"), 0);
     assert_int_equal(against_baseline(run_file("gains"), (pb_compare_opts){0}, folder, "same=3"), 0);
     remove_folder(folder);
