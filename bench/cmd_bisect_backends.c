@@ -27,7 +27,7 @@ static void print_place(const pb_divergence *d)
 
 static void print_line(const pb_divergence *d)
 {
-    printf("  %-28s %-36s %9.2e of %.0e  %s\n", d->name, d->ops, d->error, d->bound,
+    printf("  %-28s %-40s %9.2e of %.0e  %s\n", d->name, d->ops, d->error, d->bound,
            pb_diverges(d) ? "DIFFERS" : "agrees");
 }
 

@@ -14,7 +14,7 @@ typedef struct place {
     long step;
     int rank, stage;
     long order; /* within the stage: less was computed earlier */
-    char tensor[64], layer[16], ops[64];
+    char tensor[64], layer[16], ops[96];
     char at[3][16]; /* batch row, token, head; "": the tensor has no such axis */
     size_t nans, infs, row, col, rows, cols;
 } place;

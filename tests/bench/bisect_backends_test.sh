@@ -6,14 +6,14 @@ bench=$1
 expect 0 'backward/step?batch=1&clip=fused&dtype=f32&layers=0&mode=eager&model=tiny&rank=16&seq=16&targets=q+v&tuning=lora' \
     "$bench" bisect-backends --model tiny --tuning lora --seq 16 --batch 1 --prefer ref
 [[ $(wc -l <log) == 2 ]] || fail 'more than a key and a verdict'
-grep -qE '^no op differs: 56 tensors are within their bounds; closest to its bound: .*, [1-9][0-9.]*e-[0-9]* of [15]e-0[0-9]$' \
+grep -qE '^no op differs: 60 tensors are within their bounds; closest to its bound: .*, [1-9][0-9.]*e-[0-9]* of [15]e-0[0-9]$' \
     <("$bench" bisect-backends --model tiny --tuning lora --seq 16 --batch 1 --prefer ref) || fail 'no verdict'
 "$bench" bisect-backends --model tiny --tuning lora --seq 16 --batch 1 --prefer ref --all >all || fail '--all fails'
-for line in 'layers.0.h  *embedding_fwd ' 'layers.1.o  *attention_fwd ' 'layers.0.qkv  *linear_fwd.lora_fwd.rope_fwd ' 'logits.gradient  *xent_bwd ' \
+for line in 'layers.0.h  *embedding_fwd ' 'layers.1.o  *attention_fwd ' 'layers.1.act  *swiglu_fwd ' 'logits  *linear_fwd ' 'layers.0.qkv  *linear_fwd.lora_fwd.rope_fwd ' 'logits.gradient  *xent_bwd ' \
     'layers.0.lora_a.q.gradient  *backward '; do
     grep -qE "^  $line.* of .*  agrees$" all || fail "no line $line: $(head -5 all)"
 done
-[[ $(grep -c ' agrees$' all) == 56 ]] || fail 'not every tensor has a line'
+[[ $(grep -c ' agrees$' all) == 60 ]] || fail 'not every tensor has a line'
 
 table "$bench" <<'T'
 bisect-backends --model tiny                   | 2 | both sides would be the CPU's: use --device cuda, or --prefer NAME

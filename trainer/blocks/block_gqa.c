@@ -1,7 +1,10 @@
 /* block_gqa.c - sets up the grouped-query attention block: checks settings, reserves buffers, makes the RoPE tables,
  * and counts FLOPs. */
+#include <stdio.h>
+
 #include "trainer/blocks/gqa.h"
 #include "trainer/step/products.h"
+#include "trainer/step/tensors.h"
 
 static pb_status check(const pb_train_config *c)
 {
@@ -45,15 +48,16 @@ static void tensors(const pb_trainer *t, int layer, pb_give_tensor give, void *s
     const size_t T = (size_t)t->T, d = (size_t)g->d, H = (size_t)g->H, K = (size_t)g->K;
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
     const pb_dtype dt = t->model.cfg.dtype;
-    const char *attends = g->keep ? "dynmask_attention_fwd" : "attention_fwd";
-    const char *product = pb_product_ops(t, layer, &pb_product_qkv, !a->qk);
+    const char *attends = g->keep ? "dynmask_keys_build+dynmask_attention_fwd" : "attention_fwd";
+    char product[PB_OPS_TEXT];
+    snprintf(product, sizeof product, "%s%s", pb_product_ops(t, layer, &pb_product_qkv), a->qk ? "" : "+rope_fwd");
     const pb_given all[] = {
         {"qkv", product, a->qkv, T, (size_t)pb_qkv_width(g), dt},
         {"qk", "rmsnorm_fwd+rope_fwd", a->qk, T, (H + K) * d, dt},
-        {"o", attends, a->o, T, H * d, dt, .head = g->d},
-        {"lse", attends, a->lse, (size_t)t->cfg.B * H, (size_t)t->S, PB_F32, .by_head = true},
         {"bias", "dynmask_bias_fwd", g->keep ? a->bias : NULL, (size_t)t->cfg.B * K, (size_t)t->S, PB_F32,
          .by_head = true},
+        {"o", attends, a->o, T, H * d, dt, .head = g->d},
+        {"lse", attends, a->lse, (size_t)t->cfg.B * H, (size_t)t->S, PB_F32, .by_head = true},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) give(self, &all[i]);
 }
@@ -97,7 +101,8 @@ static pb_flops flops(const pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;
     const double S = pb_row_most(t), T = (double)t->cfg.B * t->cfg.S;
-    /* With context parallelism this is the mean of the ranks. A causal mask leaves half of the S x S scores; of those, with dynamic-mask attention, a query keeps `w` at most.
+    /* With context parallelism, this is the mean of the ranks that share a row.
+     * A causal mask leaves half of the S x S scores; of those, with dynamic-mask attention, a query keeps `w` at most.
      * The forward pass has two products (q k^T, and p v with the probabilities p), the backward pass five, one of which
      * recomputes q k^T. */
     const bool selects = g->keep && t->cfg.attention != PB_ATTENTION_DENSE && g->keep < S;

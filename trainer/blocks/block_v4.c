@@ -1,6 +1,9 @@
 /* block_v4.c - sets up the DeepSeek-V4 attention block: checks settings, reserves buffers, makes the RoPE tables, and
  * counts FLOPs. */
+#include <stdio.h>
+
 #include "trainer/blocks/v4.h"
+#include "trainer/step/tensors.h"
 
 static bool sparse(const pb_train_config *c) { return c->attention != PB_ATTENTION_DENSE; }
 
@@ -121,16 +124,19 @@ static void tensors(const pb_trainer *t, int layer, pb_give_tensor give, void *s
     const pb_v4_shape s = pb_v4_shape_of(t, layer, t->S);
     const pb_v4_acts *a = t->layers[layer].block;
     const pb_dtype dt = t->model.cfg.dtype;
-    const char *attends = t->cfg.attention == PB_ATTENTION_DENSE ? "dense_mla_fwd" : "sparse_mla_fwd";
+    char keys[PB_OPS_TEXT];
+    snprintf(keys, sizeof keys, "rmsnorm_fwd+rope_fwd%s%s", s.G ? "+compressor_fwd" : "",
+             t->cfg.kv_qat ? "+kv_qat_fwd" : "");
     const pb_given all[] = {
         {"latent", "linear_fwd", a->latent, T, (size_t)s.width, dt},
         {"qr", "rmsnorm_fwd", a->qr, T, (size_t)g->v4->q_rank, dt},
         {"q", "linear_fwd+rmsnorm_fwd+rope_fwd", a->q, T, H * d, dt, .head = g->d},
-        {"kv", "rmsnorm_fwd+rope_fwd+compressor_fwd", a->kv, B * (size_t)s.S_kv, d, dt},
-        {"idx", "mla_index_build", pb_v4_lists(t, layer), T, (size_t)s.W, PB_I32},
-        {"o", attends, a->o, T, H * d, dt, .head = g->d},
-        {"lse", attends, a->lse, T, H, PB_F32, .head = 1},
-        {"low", "grouped_linear_fwd", a->low, T, (size_t)g->v4->groups * (size_t)g->v4->o_rank, dt},
+        {"kv", keys, a->kv, B * (size_t)s.S_kv, d, dt},
+        {"idx", s.indexed ? "indexer_pick+mla_index_build" : "mla_index_build", pb_v4_lists(t, layer), T, (size_t)s.W,
+         PB_I32},
+        {"o", "sparse_mla_fwd", a->o, T, H * d, dt, .head = g->d},
+        {"lse", "sparse_mla_fwd", a->lse, T, H, PB_F32, .head = 1},
+        {"low", "rope_bwd+grouped_linear_fwd", a->low, T, (size_t)g->v4->groups * (size_t)g->v4->o_rank, dt},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) give(self, &all[i]);
 }

@@ -11,7 +11,7 @@
 #define PB_BLOCK_H
 #include "trainer/step/trainer.h"
 
-/* A tensor that a block gives: its name within the layer and the ops that write it. head: see pb_tensor. */
+/* A tensor that a block gives, by its name within the layer. ops, head, by_head: see pb_tensor. */
 typedef struct pb_given {
     const char *name, *ops;
     const void *p;

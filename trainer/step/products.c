@@ -10,15 +10,13 @@ const pb_product pb_product_o = {PB_P_o, PB_P_o_bias, PB_TARGET_O, 1};
 const pb_product pb_product_gate_up = {PB_P_gate_up, -1, PB_TARGET_GATE, 2};
 const pb_product pb_product_down = {PB_P_down, -1, PB_TARGET_DOWN, 1};
 
-const char *pb_product_ops(const pb_trainer *t, int layer, const pb_product *pr, bool rotated)
+const char *pb_product_ops(const pb_trainer *t, int layer, const pb_product *pr)
 {
-    static const char *const names[2][2][2] = {
-        {{"linear_fwd", "linear_fwd+rope_fwd"}, {"linear_fwd+lora_fwd", "linear_fwd+lora_fwd+rope_fwd"}},
-        {{"nf4_linear_fwd", "nf4_linear_fwd+rope_fwd"},
-         {"nf4_linear_fwd+lora_fwd", "nf4_linear_fwd+lora_fwd+rope_fwd"}}};
+    static const char *const names[2][2] = {{"linear_fwd", "linear_fwd+lora_fwd"},
+                                            {"nf4_linear_fwd", "nf4_linear_fwd+lora_fwd"}};
     bool adapters = false;
     for (int i = 0; i < pr->targets; i++) adapters |= pb_has_adapter(t, layer, (pb_target)((int)pr->first + i));
-    return names[pb_layer_param(&t->model, layer, pr->param)->q != NULL][adapters][rotated];
+    return names[pb_layer_param(&t->model, layer, pr->param)->q != NULL][adapters];
 }
 
 pb_status pb_product_adapters(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x, void *y)

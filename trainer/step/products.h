@@ -25,9 +25,9 @@ pb_status pb_product_dx(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_pr
 /* Computes dw = dy^T x and the gradient of the bias; does nothing unless the weight is trained. */
 pb_status pb_product_dw(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *dy,
                         const void *x);
-/* Names the ops that compute the output of a product, in their order: of the weight, of its adapters if it has any, and
- * with `rotated` RoPE, which works in place. Such as "nf4_linear_fwd+lora_fwd". */
-const char *pb_product_ops(const pb_trainer *t, int layer, const pb_product *pr, bool rotated);
+/* Names the ops that compute the output of a product: of the weight, and of its adapters if it has any, such as
+ * "nf4_linear_fwd+lora_fwd". */
+const char *pb_product_ops(const pb_trainer *t, int layer, const pb_product *pr);
 bool pb_has_adapter(const pb_trainer *t, int layer, pb_target target);
 /* Returns the gradient of a parameter; NULL: the parameter is not trained. */
 static inline float *pb_grad_of(const pb_param *p) { return p && p->trained ? p->grad : NULL; }

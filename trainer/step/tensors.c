@@ -19,10 +19,15 @@ static void give(receiver *r, const char *owner, const char *part, pb_tensor x)
     r->status = r->each(r->self, &x);
 }
 
+static pb_tensor with_ops(pb_tensor x, const char *ops)
+{
+    snprintf(x.ops, sizeof x.ops, "%s", ops);
+    return x;
+}
+
 static void give_matrix(receiver *r, const pb_param *p, const char *part, const void *x, size_t cols, pb_dtype dtype)
 {
-    give(r, p->name, part,
-         (pb_tensor){.ops = "", .layer = p->layer, .dtype = dtype, .rows = p->rows, .cols = cols, .p = x});
+    give(r, p->name, part, (pb_tensor){.layer = p->layer, .dtype = dtype, .rows = p->rows, .cols = cols, .p = x});
 }
 
 static void give_parameter(const pb_trainer *t, const pb_param *p, receiver *r)
@@ -47,16 +52,15 @@ typedef struct layer_of {
 static void give_of_layer(void *self, const pb_given *x)
 {
     const layer_of *l = self;
-    give(l->r, l->name, x->name,
-         (pb_tensor){.ops = x->ops,
-                     .layer = l->layer,
-                     .dtype = x->dtype,
-                     .rows = x->rows,
-                     .cols = x->cols,
-                     .p = x->p,
-                     .by_token = !x->by_head && x->rows == (size_t)l->t->T,
-                     .by_head = x->by_head,
-                     .head = x->head});
+    const pb_tensor y = {.layer = l->layer,
+                         .dtype = x->dtype,
+                         .rows = x->rows,
+                         .cols = x->cols,
+                         .p = x->p,
+                         .by_token = !x->by_head && x->rows == (size_t)l->t->T,
+                         .by_head = x->by_head,
+                         .head = x->head};
+    give(l->r, l->name, x->name, with_ops(y, x->ops));
 }
 
 /* Gives an activation of the layer with T rows. */
@@ -68,34 +72,52 @@ static void give_tokens(layer_of *l, const char *name, const char *ops, const vo
             .name = name, .ops = ops, .p = p, .rows = (size_t)l->t->T, .cols = cols, .dtype = l->t->model.cfg.dtype});
 }
 
+/* Names the ops that add the output of a block or an MLP to the residual stream. */
+static const char *adds(const pb_trainer *t, int layer, int factor)
+{
+    return pb_layer_param(&t->model, layer, factor) ? "residual_fwd+addnorm_fwd" : "addnorm_fwd";
+}
+
+/* Names the ops that compute hm of a layer from o (DeepSeek-V4: from low). */
+static void name_attention_output(const pb_trainer *t, int layer, char out[PB_OPS_TEXT])
+{
+    const char *product = t->model.g.v4 ? "linear_fwd" : pb_product_ops(t, layer, &pb_product_o);
+    snprintf(out, PB_OPS_TEXT, "%s+%s", product, adds(t, layer, PB_P_residual1));
+}
+
+/* Names the ops that compute the residual stream after a layer from gu. */
+static void name_mlp_output(const pb_trainer *t, int layer, char out[PB_OPS_TEXT])
+{
+    snprintf(out, PB_OPS_TEXT, "swiglu_fwd+%s+%s", pb_product_ops(t, layer, &pb_product_down),
+             adds(t, layer, PB_P_residual2));
+}
+
 static void give_layer(const pb_trainer *t, int layer, receiver *r)
 {
     const pb_layer_acts *a = &t->layers[layer];
     const size_t D = (size_t)t->model.g.D;
     layer_of l = {.r = r, .t = t, .layer = layer};
+    char ops[PB_OPS_TEXT] = "embedding_fwd";
     snprintf(l.name, sizeof l.name, "layers.%d", layer);
-    give_tokens(&l, "h", layer ? "addnorm_fwd" : "embedding_fwd", a->h, D);
+    if (layer) name_mlp_output(t, layer - 1, ops);
+    give_tokens(&l, "h", ops, a->h, D);
     if (layer == 0 || !pb_shares_attention(t)) {
         give_tokens(&l, "n1", layer ? "addnorm_fwd" : "rmsnorm_fwd", a->n1, D);
         t->block->tensors(t, layer, give_of_layer, &l);
     }
-    if (layer == 0 || !pb_shares_attention(t) || !pb_shares_mlp(t)) give_tokens(&l, "hm", "addnorm_fwd", a->hm, D);
+    name_attention_output(t, layer, ops);
+    if (layer == 0 || !pb_shares_attention(t) || !pb_shares_mlp(t)) give_tokens(&l, "hm", ops, a->hm, D);
     if (layer > 0 && pb_shares_mlp(t)) return;
     give_tokens(&l, "n2", "addnorm_fwd", a->n2, D);
-    give_tokens(&l, "gu", pb_product_ops(t, layer, &pb_product_gate_up, false), a->gu, 2 * (size_t)t->model.g.I);
+    give_tokens(&l, "gu", pb_product_ops(t, layer, &pb_product_gate_up), a->gu, 2 * (size_t)t->model.g.I);
 }
 
 /* Gives an activation of no layer with T rows. */
 static void give_outer(const pb_trainer *t, receiver *r, const char *name, const char *ops, const void *p, size_t cols)
 {
-    give(r, "", name,
-         (pb_tensor){.ops = ops,
-                     .layer = -1,
-                     .dtype = t->model.cfg.dtype,
-                     .rows = (size_t)t->T,
-                     .cols = cols,
-                     .p = p,
-                     .by_token = true});
+    const pb_tensor x = {
+        .layer = -1, .dtype = t->model.cfg.dtype, .rows = (size_t)t->T, .cols = cols, .p = p, .by_token = true};
+    give(r, "", name, with_ops(x, ops));
 }
 
 pb_tensor_place pb_tensor_place_of(const pb_trainer *t, const pb_tensor *x, size_t index)
@@ -117,8 +139,10 @@ pb_status pb_trainer_tensors(const pb_trainer *t, pb_tensor_fn each, void *self)
 {
     receiver r = {each, self, PB_OK};
     const size_t D = (size_t)t->model.g.D, V = (size_t)t->model.g.V;
+    char ops[PB_OPS_TEXT];
     for (int i = 0; i < t->model.g.L; i++) give_layer(t, i, &r);
-    give_outer(t, &r, "hf", "addnorm_fwd", t->hf, D);
+    name_mlp_output(t, t->model.g.L - 1, ops);
+    give_outer(t, &r, "hf", ops, t->hf, D);
     give_outer(t, &r, "nf", "addnorm_fwd", t->nf, D);
     give_outer(t, &r, "logits", "linear_fwd+xent_bwd", t->cfg.loss_chunk ? NULL : t->logits, V);
     for (int i = 0; i < t->model.n; i++) give_parameter(t, &t->model.params[i], &r);

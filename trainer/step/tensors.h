@@ -3,7 +3,8 @@
  *     NAME.weight, NAME.gradient,   of every parameter NAME, such as layers.3.qkv. gradient: what the optimizer read; with
  *     NAME.momentum, NAME.v         the clip variant multi before the factor. weight: after the step. Only of trained
  *                                   parameters, but weight of all that are not quantised
- *     layers.L.h, n1, hm, n2, gu    activations of layer L (pb_layer_acts)
+ *     layers.L.h, n1, hm, n2, gu    activations of layer L (pb_layer_acts). Not listed are the outputs of the products o
+ *                                   and down, and of SwiGLU, whose memory all layers share
  *     layers.L.qkv, qk, o, lse      and those of attention: pb_gqa_acts
  *     layers.L.latent, qr, q, kv,   or, of DeepSeek-V4, pb_v4_acts; idx: the lists of keys
  *     idx, o, lse, low
@@ -19,17 +20,18 @@
 #include "kernels/engine/dtype.h"
 #include "trainer/step/trainer.h"
 
+enum { PB_OPS_TEXT = 96 };
 typedef struct pb_tensor {
     char name[64];
-    /* The ops that write it, in their order, such as "linear_fwd+rope_fwd"; the names are those of kernels/ops.def. "": a
-     * parameter, or what is computed from several. */
-    const char *ops;
+    /* The ops that compute it from the tensors listed before it, in their order, such as "linear_fwd+rope_fwd"; the
+     * names are those of kernels/ops.def. "": a parameter. */
+    char ops[PB_OPS_TEXT];
     int layer; /* -1: of no layer */
     pb_dtype dtype;
     size_t rows, cols;
     const void *p; /* device memory */
     bool by_token; /* its rows are tokens */
-    bool by_head;  /* its rows are (batch row, head), its columns tokens */
+    bool by_head;  /* its rows are (batch row, head), its columns tokens; with zigzag slices [B,chunk,head,token] */
     int head;      /* by_token: columns of one head; 0: columns are of no head */
 } pb_tensor;
 

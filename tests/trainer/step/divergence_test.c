@@ -41,7 +41,7 @@ static void equal_trainers_agree(void **state)
     }
 }
 
-/* An op that computes other values: the second trainer works with another implementation and a wrong number. */
+/* Every norm of the second trainer adds another number to the mean of squares. */
 static void the_op_of_a_fault_is_named(void **state)
 {
     pb_train_config c = config("tiny", PB_FULL);
@@ -55,6 +55,21 @@ static void the_op_of_a_fault_is_named(void **state)
     assert_null(strstr(s.names, "layers.1.o "));
     assert_null(strstr(s.names, "layers.1.hm "));
     assert_non_null(strstr(s.names, "layers.1.n1 "));
+    pb_trainer_close(b);
+    pb_trainer_close(a);
+}
+
+/* A fault in the last product of a layer is not blamed on the addition that reads its output. */
+static void a_product_whose_output_is_not_kept_is_named(void **state)
+{
+    pb_train_config c = config("tiny", PB_FULL);
+    pb_trainer *a = open_fixture(*state, &c), *b = open_fixture(*state, &c);
+    float *w = param_named(&b->model, "layers.0.down")->w;
+    w[3] += 1;
+    const seen s = diverge(a, b);
+    assert_string_equal(s.first.name, "layers.0.down.weight");
+    assert_non_null(strstr(s.names, "layers.0.proj layers.1.h "));
+    assert_null(strstr(s.names, "layers.0.act "));
     pb_trainer_close(b);
     pb_trainer_close(a);
 }
@@ -115,6 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_trainers_agree),
         cmocka_unit_test(the_op_of_a_fault_is_named),
+        cmocka_unit_test(a_product_whose_output_is_not_kept_is_named),
         cmocka_unit_test(weights_that_differ_are_named),
         cmocka_unit_test(not_finite_values_differ_unless_equal),
         cmocka_unit_test(what_cannot_be_compared_is_refused),

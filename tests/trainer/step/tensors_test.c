@@ -129,6 +129,9 @@ static void elements_have_places_and_ops(void **state)
     assert_string_equal(find(&l, "layers.1.qkv")->ops, "nf4_linear_fwd+lora_fwd");
     assert_string_equal(find(&l, "layers.1.qk")->ops, "rmsnorm_fwd+rope_fwd");
     assert_string_equal(find(&l, "layers.0.h")->ops, "embedding_fwd");
+    assert_string_equal(find(&l, "layers.1.h")->ops, "swiglu_fwd+nf4_linear_fwd+lora_fwd+addnorm_fwd");
+    assert_string_equal(find(&l, "layers.1.hm")->ops, "nf4_linear_fwd+lora_fwd+addnorm_fwd");
+    assert_string_equal(find(&l, "layers.1.n2")->ops, "addnorm_fwd");
     assert_string_equal(find(&l, "layers.1.o")->ops, "attention_fwd");
     assert_string_equal(find(&l, "norm.weight")->ops, "");
     pb_trainer_close(t);
