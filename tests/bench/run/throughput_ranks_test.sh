@@ -52,6 +52,25 @@ want parts 2 'mode=graph.*,record_time,s,none,[0-9.e-]+,1,ok,'
 want parts 4 ',peak_memory,B,lower,[1-9][0-9.e+]+,0,ok,'
 want parts 1 ',backward_time,' # phases of several micro-batches are not measured separately
 
+# ---- ranks that share rows equal one rank; each has half of a row's tokens ----------------------------------------------
+steps shared 0 results --ranks 2 --cp 2 --slices zigzag,contiguous --tuning full --mode eager,graph
+want shared 4 ',ranks_difference,1,none,[0-9.e-]+,0,ok,'
+awk -F, '/ranks_difference/ && !($9 <= 1)' shared/results.csv | grep -q . && fail "shared: a difference above 1 is ok"
+want shared 2 '&cp=2&.*&targets=q.v&tuning=full,score_imbalance,1,lower,1,0,ok,'
+want shared 2 '&cp=2&.*&slices=contiguous&.*,score_imbalance,1,lower,1\.470588' # of 136 scores the last of two ranks has 100
+want shared 4 ',exposed_communication_time,s,none,[-0-9.e]+,2,ok,'
+awk -F, '
+    function is(x, y, what) { if (!(x / y > 0.999999 && x / y < 1.000001)) { print what, x, y; bad = 1 } }
+    $4 == 0 && /mode=eager/ && /slices=contiguous/ { v[$6] = $9 }
+    END {
+        is(v["tokens_per_second"] * v["step_time"], 16, "tokens of the row")
+        is(v["tokens_per_second_per_rank"] * 2, v["tokens_per_second"], "tokens of a rank")
+        is(v["scaling_efficiency"] * v["step_time"] * 2, v["one_rank_step_time"], "efficiency")
+        exit bad
+    }' shared/results.csv >log || fail "shared: a figure does not follow from the others"
+steps groups 0 results --ranks 4 --cp 2 --tuning lora --batch 2
+want groups 1 ',ranks_difference,1,none,[0-9.e-]+,0,ok,'
+
 # ---- one rank: several micro-batches; the defaults are not in the key ------------------------------------------------
 steps one 0 results --accumulate 2 --tuning full
 want one 1 '/step\?accumulate=2&batch=1&.*,step_time,'
@@ -74,6 +93,11 @@ bad "clip=none: several ranks or micro-batches need multi or fused" --ranks 2 --
 bad "moments=8bit needs one rank" --ranks 2 --moments 8bit
 bad "nf4-scales=8bit needs the weights whole on every rank" --ranks 2 --tuning qlora --nf4-scales 8bit --shard parameters
 bad "clip=sync: several ranks or micro-batches need multi or fused" --accumulate 2 --clip sync
+bad "cp=3: 2 ranks do not divide by it: --ranks N" --ranks 2 --cp 3
+bad "cp=2: 1 ranks do not divide by it: --ranks N" --cp 2
+bad "seq=18: 2 ranks share a row, so it needs a multiple of 4" --ranks 2 --cp 2 --seq 18
+bad "slices=contiguous needs ranks that share rows: --cp N" --ranks 2 --slices contiguous
+bad "axis cp: 0 is outside 1..65536" --ranks 2 --cp 0
 bad "axis shard: 'halves' is not one of its values" --ranks 2 --shard halves
 bad "axis reduce: 'f16' is not one of its values" --ranks 2 --reduce f16
 bad "axis accumulate: 0 is outside" --ranks 2 --accumulate 0
