@@ -1,5 +1,5 @@
-/* cmd_bisect_backends.c - `bench bisect-backends`: runs a training step of a model on the CPU and on another backend, or
- * with another implementation, side by side, and names the first op whose output differs. */
+/* cmd_bisect_backends.c - `bench bisect-backends`: runs a training step of a model on the CPU and on another backend,
+ * or with another implementation, side by side, and names the first op whose output differs. */
 #include <stdio.h>
 #include <string.h>
 

@@ -254,8 +254,8 @@ static pb_status configure_ranks(const pb_train_options *o, pb_job *j)
     return PB_OK;
 }
 
-/* Rounds the row lengths that a step may have to multiples of what the ranks that share rows divide them into. The
- * longest, --seq, is checked by pb_train_check. */
+/* Sets how ranks divide the rows that they share (--slices). --seq must be a multiple of the number of chunks of a row;
+ * --bucket is rounded up to one. */
 static pb_status configure_slices(const pb_train_options *o, pb_job *j)
 {
     const int shares = j->topology.size[PB_AXIS_CP];

@@ -68,8 +68,8 @@ bool pb_job_warn_of_loss(const pb_job *j, const char *what, double loss);
 /* Agrees with the other ranks on the status of what all of them have done (pb_world_agree). */
 pb_status pb_job_agree(const pb_job *j, const char *what, pb_status s);
 
-/* Returns micro-batch `micro` of this rank's group, of the rows in j->rows, which have S tokens each. It is number micro *
- * groups + group of the step. count: see pb_batch. */
+/* Returns micro-batch `micro` of this rank's group, of the rows in j->rows, which have S tokens each. It is number
+ * micro * groups + group of the step. count: see pb_batch. */
 pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count);
 
 /* Mean negative log likelihood over all loss tokens of the data set's rows, in double precision. Evaluates every row of

@@ -13,8 +13,8 @@
  * nothing if the system reports no property to hash; it is recorded for a named machine too, so that the hosts of a
  * pool can be told apart.
  *
- * A run on a GPU: HASH also has the UUID of the GPU, so a GPU is a host of its own. GPUs of one model differ by a percent or
- * two, and virtual machines with GPUs are often copies of one image, which nothing else tells apart.
+ * In a run on a GPU, HASH also depends on the UUID of the GPU: each GPU is a host of its own, because virtual machines
+ * with GPUs are often copies of one image, which nothing else tells apart.
  *
  * HASH is made from /etc/machine-id and the MAC address of the first network card; if one of them is missing, also from
  * the mainboard's UUID or serial number, which only root may read. A normal user and root thus get the same HASH if
@@ -47,8 +47,8 @@ bool pb_host_same(const char *a, const char *b);
 /* Sets *name to the name that the user gave: `option` (--machine), else PB_MACHINE, else NULL. EINVAL: it is not a
  * NAME. */
 pb_status pb_host_name(const char *option, const char **name);
-/* Writes the text of this host. name: as from pb_host_name(). gpu: UUID of the GPU that measures; NULL: none, or unknown.
- * root is put before the paths /etc, /proc and /sys: "" except in tests. */
+/* Writes the text of this host. name: as from pb_host_name(). gpu: UUID of the GPU that measures; NULL: none, or
+ * unknown. root is put before the paths /etc, /proc and /sys: "" except in tests. */
 void pb_host_text(const char *root, const char *name, const char *gpu, char out[PB_HOST_TEXT]);
 
 /* Gives the name `name` to the host of each row whose host is unverified. EINVAL: `name` is not a NAME, or a row has

@@ -82,6 +82,7 @@ template <int D, int G> __device__ inline tile tile_of(int t, const pb_attention
     const int tiles = (a.S + plan<D, G>::QUERIES - 1) / plan<D, G>::QUERIES, bh = t % (a.H * a.B);
     return {bh / a.H, bh % a.H, (tiles - 1 - t / (a.H * a.B)) * plan<D, G>::QUERIES};
 }
+/* With MORE = false the compiler knows that N = S. */
 template <bool MORE> __device__ inline row_shape shape_in(const pb_attention_fwd_args &a)
 {
     return {a.S, MORE ? a.keys : a.S, a.causal};
@@ -240,7 +241,7 @@ template <int D, int G, bool MORE> __device__ void consume(shared<D, G> &sm, con
 
 #endif
 
-/* MORE: there are more keys than queries. A kernel of its own, because one for both spills a register. */
+/* MORE: there are more keys than queries. One kernel for both cases would spill a register at D 128 in both. */
 template <int D, int G, bool MORE>
 __global__ __launch_bounds__(plan<D, G>::THREADS, 1) void fwd_kernel(const __grid_constant__ CUtensorMap mq,
                                                                      const __grid_constant__ CUtensorMap mk,

@@ -5,7 +5,7 @@
 
 namespace
 {
-constexpr int THREADS = 256, CTAS = 132 * 16;
+constexpr int THREADS = 256, CTAS = 132 * 16; /* 16 CTAs per SM of an H100 or H200; each thread takes several units */
 
 /* W: the unit of copying; D, ldx and ldy count units. */
 template <class W>

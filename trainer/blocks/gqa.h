@@ -31,9 +31,9 @@ typedef struct pb_gqa {
      * rank's tokens [T,2,K,d]; all: those of all ranks [B,row,2,K,d]; blocks [row/2,2,K,d]: the second chunks of one
      * batch row in the order of the ranks. */
     void *kv, *all, *blocks;
-    float *dall,
-        *dpart; /* [row,2,K,d] gradients of one batch row's keys and values; dpart: of this rank's first chunk */
-    float *dkv; /* [T,2,K,d] those of this rank's tokens, added over the ranks */
+    float *dall;  /* [row,2,K,d] what this rank adds to the gradients of one batch row's keys and values */
+    float *dpart; /* [row,2,K,d] of that, the part of its first chunk's queries; also `dall` with blocks reversed */
+    float *dkv;   /* [T,2,K,d] the gradients of this rank's keys and values, added over the ranks */
 } pb_gqa;
 
 /* The inputs of attention: the queries of the batch, and `keys` keys and values, of which the last S are the batch's. */

@@ -9,12 +9,12 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/cast/cast.h"
-#include "kernels/gradient/gradient.h"
 #include "kernels/copy/copy.h"
+#include "kernels/gradient/gradient.h"
 #include "trainer/blocks/gqa.h"
 
-/* A chunk of a batch row: `length` tokens, of which the first is number `token` of this rank, and attends to the keys
- * 0 .. keys-length of its row. */
+/* A chunk of batch row `row`: `length` tokens, the first of which is number `token` of this rank's tokens. Its last token
+ * attends to `keys` keys of the row. */
 typedef struct chunk {
     int row, length, keys;
     size_t token;
@@ -55,6 +55,12 @@ static pb_status copy(pb_ctx *ctx, const pb_trainer *t, const void *x, size_t ld
                  .x = x, .y = y, .T = t->T, .D = D, .ldx = ldx, .ldy = width(t), .dtype = t->model.cfg.dtype});
 }
 
+/* Pointer to token `token` of a tensor of the model's dtype, whose tokens are ld elements apart. */
+static void *at(const pb_trainer *t, const void *p, size_t token, size_t ld)
+{
+    return (unsigned char *)p + token * ld * pb_dtype_size(t->model.cfg.dtype);
+}
+
 /* Copies T rows of keys and values, in blocks of a chunk, with the blocks reversed. */
 static pb_status reverse(pb_ctx *ctx, const pb_trainer *t, const void *x, void *y, pb_dtype dtype)
 {
@@ -76,15 +82,12 @@ static pb_status gather_chunk(pb_ctx *ctx, const pb_trainer *t, int row, int par
     const pb_gqa *s = pb_gqa_of(t);
     const chunk c = chunk_of(t, row, part);
     const size_t half = (size_t)part * (size_t)t->context.ranks * (size_t)c.length;
-    void *to = pb_column(t, s->all, 0);
-    to = (unsigned char *)to + ((size_t)row * (size_t)t->row + half) * width(t) * pb_dtype_size(t->model.cfg.dtype);
-    PB_TRY(pb_comm_all_gather(
-        ctx,
-        &(pb_comm_all_gather_args){.comm = t->cfg.context,
-                                   .x = (unsigned char *)s->kv + c.token * width(t) * pb_dtype_size(t->model.cfg.dtype),
-                                   .y = part ? s->blocks : to,
-                                   .count = (size_t)c.length * width(t),
-                                   .dtype = t->model.cfg.dtype}));
+    void *to = at(t, s->all, (size_t)row * (size_t)t->row + half, width(t));
+    PB_TRY(pb_comm_all_gather(ctx, &(pb_comm_all_gather_args){.comm = t->cfg.context,
+                                                              .x = at(t, s->kv, c.token, width(t)),
+                                                              .y = part ? s->blocks : to,
+                                                              .count = (size_t)c.length * width(t),
+                                                              .dtype = t->model.cfg.dtype}));
     return part ? reverse(ctx, t, s->blocks, to, t->model.cfg.dtype) : PB_OK;
 }
 
@@ -98,12 +101,6 @@ static pb_status gather(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_inputs *x
     for (int row = 0; row < t->cfg.B; row++)
         for (int part = 0; part < pb_context_parts(&t->context); part++) PB_TRY(gather_chunk(ctx, t, row, part));
     return PB_OK;
-}
-
-/* The element of a tensor of the model's dtype, tokens ld apart, at token `token`. */
-static void *at(const pb_trainer *t, const void *p, size_t token, size_t ld)
-{
-    return (unsigned char *)p + token * ld * pb_dtype_size(t->model.cfg.dtype);
 }
 
 pb_status pb_gqa_context_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x)
@@ -138,7 +135,7 @@ pb_status pb_gqa_context_forward(pb_ctx *ctx, const pb_trainer *t, int layer, co
     return PB_OK;
 }
 
-/* Computes dq of a chunk, and what its queries add to the gradients of the row's keys and values [c.keys,2,K,d]. */
+/* Computes dq of a chunk, and dkv [c->keys,2,K,d], which its queries add to the gradients of the row's keys and values. */
 static pb_status chunk_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, const chunk *c,
                             float *dkv)
 {
@@ -189,7 +186,8 @@ static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const chunk *c, const 
                                                                       .ordered = t->cfg.ordered || ctx->deterministic});
 }
 
-/* The last chunk of a rank attends to the most keys; the gradients of those that it does not see are zeros. */
+/* Computes dq of this rank's chunks of a batch row, and the gradients of its keys and values. The rank's last chunk
+ * attends to the most keys; what the rank adds to the gradients of later keys is 0. */
 static pb_status row_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, int row)
 {
     const pb_gqa *s = pb_gqa_of(t);

@@ -1,6 +1,7 @@
-/* context.h - context parallelism: which tokens of a row each of C ranks has; pure functions.
+/* context.h - context parallelism: which tokens of a row each of C ranks has; pure functions. `row` is the number of
+ * tokens of a row.
  *
- * A row of S tokens is divided into chunks of equal length, and a rank has one or two of them (pb_slicing):
+ * A row is divided into chunks of equal length, and a rank has one or two of them (pb_slicing):
  *
  *     contiguous   C chunks, rank r has chunk r
  *     zigzag       2C chunks, rank r has chunks r and 2C-1-r
@@ -19,24 +20,24 @@ typedef struct pb_context {
     bool zigzag;
 } pb_context;
 
-/* Chunks of a row that a rank has. */
+/* Number of chunks of a row that each rank has. */
 static inline int pb_context_parts(const pb_context *c) { return c->zigzag ? 2 : 1; }
 /* Row lengths are multiples of this number. */
 static inline int pb_context_unit(const pb_context *c) { return c->ranks * pb_context_parts(c); }
-/* Tokens of a chunk of a row of S tokens. */
+/* Tokens of a chunk. */
 static inline int pb_context_length(const pb_context *c, int row) { return row / pb_context_unit(c); }
-/* Number of a rank's chunk `part` among all chunks of the row. */
+/* Position in the row, counted in chunks, of this rank's chunk `part`. */
 static inline int pb_context_chunk(const pb_context *c, int part)
 {
     return part ? 2 * c->ranks - 1 - c->rank : c->rank;
 }
-/* Index in a row of S tokens of a rank's token i, 0 <= i < S / ranks. */
+/* Index in the row of this rank's token i, 0 <= i < row / ranks. */
 static inline int pb_context_token(const pb_context *c, int row, int i)
 {
     const int length = pb_context_length(c, row);
     return pb_context_chunk(c, i / length) * length + i % length;
 }
-/* Scores that rank `rank` computes with a causal mask, over the mean of all ranks. */
+/* Attention scores that this rank computes with a causal mask / mean of the ranks. */
 static inline double pb_context_load(const pb_context *c, int row)
 {
     const double L = pb_context_length(c, row), all = 0.5 * row * (row + 1.0);

@@ -1,5 +1,5 @@
-/* inputs.c - sets the inputs of a step: the batch, of which this rank takes its tokens, and the learning rate, loss scale
- * and clip variant. */
+/* inputs.c - sets the inputs of a step: the batch, of which this rank takes its tokens, and the learning rate, loss
+ * scale and clip variant. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -77,7 +77,9 @@ typedef enum pb_recompute {
 
 typedef struct pb_train_config {
     pb_model_config model;
-    int B, S; /* B: rows of a batch; S: tokens of its longest row. In pb_trainer_config, S: those that this rank has */
+    /* B: rows of a batch; S: tokens of its longest row. In what pb_trainer_config returns, S counts this rank's tokens
+     * of that row: with context parallelism, a part of them. */
+    int B, S;
     /* If true, every batch has `start` and `pos` (several conversations per row); if false, no batch has them. Fixed
      * per trainer, because a captured graph contains one or the other. */
     bool packed;
@@ -99,9 +101,9 @@ typedef struct pb_train_config {
     /* Data parallel training (trainer/step/gradients.h). comm: the ranks whose gradients are added, borrowed until
      * pb_trainer_close; NULL: one rank. All ranks have the same configuration. */
     pb_comm *comm;
-    /* Context parallel training (trainer/parallel/context.h): the ranks that share the rows of each batch, borrowed until
-     * pb_trainer_close; NULL: each rank has whole rows. They are ranks of comm, over which gradients are added. Row
-     * lengths are multiples of pb_context_unit. Only in families with dense grouped-query attention, without `cached`. */
+    /* Context parallel training (trainer/parallel/context.h): the ranks that share the rows of each batch, borrowed
+     * until pb_trainer_close; NULL: each rank has whole rows. They are ranks of comm, over which gradients are added.
+     * Row lengths are multiples of pb_context_unit. Only for dense grouped-query attention, and without `cached`. */
     pb_comm *context;
     pb_slicing slicing;
     pb_reduce reduce;
@@ -120,8 +122,8 @@ typedef struct pb_train_config {
  * is not selected: Polar Express with 5 steps, mu and beta2 0.95, rate 1, factor spectral, guard off. */
 pb_train_config pb_train_defaults(const pb_geometry *g);
 
-/* One batch in host memory, borrowed during a call. In the shapes of its members, S is the row length of the batch. With
- * context parallelism all ranks of the context pass the same whole rows, and each takes its tokens. */
+/* One batch in host memory, borrowed during a call. In the shapes of its members, S is the row length of the batch.
+ * With context parallelism, all ranks of a context pass the same whole rows, and each takes its tokens. */
 typedef struct pb_batch {
     const int32_t *ids;     /* [B,S] */
     const int32_t *targets; /* [B,S] the next token; any value where mask is 0 */
@@ -265,7 +267,8 @@ typedef struct pb_memory {
     size_t weights, grads, moments, activations;
 } pb_memory;
 pb_memory pb_trainer_memory(const pb_trainer *t);
-/* FLOPs of the matrix products and of attention in one step with rows of the trainer's S. */
+/* FLOPs of the matrix products and of attention in one step of this rank, with its longest rows. With context
+ * parallelism, attention is the mean of the ranks that share a row. */
 typedef struct pb_flops {
     double forward, backward;
     double again; /* part of `backward` that recomputes forward results instead of storing them */
