@@ -132,7 +132,7 @@ busy 0 crowded 1 0 # other work that lasts: one retry
 [[ $(outcomes crowded) == '0:throttled 1:throttled 2:throttled 3:throttled:0 ' ]] || fail "crowded: $(outcomes crowded)"
 [[ $(grep -c '(after 0 retries)$' crowded/processes.csv) -eq 2 ]] || fail "crowded: what is kept does not say so"
 before=$(cat crowded/* | md5sum)
-PB_FAKE_OTHERS=1 expect 0 '' with "$watched" run --resume crowded
+PB_FAKE_OTHERS=1 PB_FAKE_NVML_DEAD=1 expect 0 '' with "$watched" run --resume crowded
 [[ $(outcomes crowded) == '0:throttled 1:throttled 2:throttled 3:throttled:0 ' ]] || fail "crowded: resumed: $(outcomes crowded)"
 busy 0 asked 1 0 -n 1 --throttle-retries 2
 [[ $(outcomes asked) == '0:throttled 1:throttled:0 2:throttled:1 ' ]] || fail "asked: $(outcomes asked)"
