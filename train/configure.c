@@ -120,8 +120,6 @@ static pb_status configure_optimizer(const pb_train_options *o, pb_job *j)
     j->cfg.model.moments = (pb_adamw_format)INDEX_OF(moments, o->moments);
     if (j->cfg.model.moments != PB_ADAMW_F32 && j->cfg.optimizer != PB_OPTIMIZER_ADAMW)
         return pb_fail(PB_EINVAL, "--moments %s needs --optimizer adamw", o->moments);
-    if (j->cfg.model.moments != PB_ADAMW_F32 && j->ranks > 1)
-        return pb_fail(PB_EINVAL, "--moments %s trains on one rank", o->moments);
     if (j->cfg.optimizer != PB_OPTIMIZER_NORMUON) {
         if (o->nan_guard) return pb_fail(PB_EINVAL, "--nan-guard needs --optimizer normuon");
         return isnan(o->matrix_lr) ? PB_OK : pb_fail(PB_EINVAL, "--matrix-lr needs --optimizer normuon");

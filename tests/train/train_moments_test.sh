@@ -39,5 +39,12 @@ for moments in bf16 8bit; do
         fail "$moments: the checkpoint does not hold its moments in this format"
     expect 2 "--moments $moments needs --optimizer adamw" "$train" --moments "$moments" --optimizer normuon --tuning full --steps 1
 done
-expect 2 '--moments 8bit trains on one rank' "$train" plan --ranks 2 --moments 8bit --tuning full
+
+# Ranks that divide the moments divide the memory of each format.
+planned() { "$train" plan --model qwen2.5-0.5b --tuning full --moments "$@" | sed -n 's/^memory.*moments \([0-9.]*\),.*/\1/p'; }
+for moments in f32 bf16 8bit; do
+    awk -v all="$(planned $moments)" -v half="$(planned $moments --ranks 2 --shard optimizer)" \
+        'BEGIN { exit !(all > 900 && half / all > 0.49 && half / all < 0.51) }' ||
+        fail "$moments: each of two ranks has not half of the moments: $(planned $moments --ranks 2 --shard optimizer) MB"
+done
 [[ $failures -eq 0 ]] || { echo "$failures failed" && exit 1; }

@@ -26,11 +26,12 @@ conversations() {
     done >conversations.jsonl
 }
 
-# what all ranks shard, and what the ranks that resume shard
-for case in "lora eager f32 parameters gradients" "full graph bf16 gradients parameters" "full eager f32 parameters optimizer" \
-    "qlora graph bf16 none parameters"; do
-    read -r tuning mode dtype shard_all shard_rest <<<"$case"
-    args=(--tuning "$tuning" --mode "$mode" --dtype "$dtype")
+# what all ranks shard, what the ranks that resume shard, and the format of the moments
+for case in "lora eager f32 parameters gradients f32" "full graph bf16 gradients parameters f32" \
+    "full eager f32 parameters optimizer 8bit" "full graph bf16 optimizer none bf16" "full eager bf16 none parameters 8bit" \
+    "qlora graph bf16 none parameters f32"; do
+    read -r tuning mode dtype shard_all shard_rest moments <<<"$case"
+    args=(--tuning "$tuning" --mode "$mode" --dtype "$dtype" --moments "$moments")
     rm -rf ./* && conversations
     one --accumulate "$most" --steps 5 --export one --log one.csv "${args[@]}"
     several "$most" --steps 5 --export all --log all.csv --save ck --save-interval 2 --shard "$shard_all" "${args[@]}"

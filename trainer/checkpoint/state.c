@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/adamw/moments.h"
 #include "trainer/step/shards.h"
 
 /* ---- the tensors of a state file ------------------------------------------------------------------------ */
@@ -14,33 +15,49 @@ const char *const pb_state_scalar_names[PB_STATE_SCALARS] = {"adamw.lr", "adamw.
                                                              "normuon.guarded"};
 const pb_st_dtype pb_state_scalar_types[PB_STATE_SCALARS] = {PB_ST_F32, PB_ST_I32, PB_ST_I32, PB_ST_I32};
 
-pb_state_tensor pb_state_whole(const pb_param *p, size_t part)
+/* The blocks of n elements of a tensor whose moments are in 8 bits; 0 for other moments. */
+static size_t blocks_of(const pb_param *p, size_t n)
 {
+    return p->moments == PB_ADAMW_8BIT ? (n + PB_ADAMW_BLOCK - 1) / PB_ADAMW_BLOCK : 0;
+}
+
+static bool is_absmax(pb_state_kind part) { return part == PB_STATE_M_ABSMAX || part == PB_STATE_V_ABSMAX; }
+
+/* The memory of a part of n elements of a tensor, whose weights and moments are these. */
+static void *memory_of(pb_state_kind part, void *w, void *m, void *v, size_t n)
+{
+    void *const of[PB_STATE_PARTS] = {w, m, v, m, v};
+    return is_absmax(part) && of[part] ? pb_adamw_absmax(of[part], n) : of[part];
+}
+
+pb_state_tensor pb_state_whole(const pb_param *p, pb_state_kind part)
+{
+    static const char *const names[PB_STATE_PARTS] = {"w", "m", "v", "m_absmax", "v_absmax"};
     static const pb_st_dtype types[PB_NADAMW_FORMATS] = {PB_ST_F32, PB_ST_BF16, PB_ST_U8};
-    pb_state_tensor x = {.p = p, .rows = p->rows, .cols = part == 2 && p->by_rows ? 1 : p->cols};
-    void *const of[PB_STATE_PARTS] = {p->master ? p->master : p->w, p->m, p->v};
-    x.dtype = part ? types[p->moments] : PB_ST_F32;
-    if (x.dtype == PB_ST_U8) x.rows = 1, x.cols = pb_param_m_bytes(p);
+    pb_state_tensor x = {.p = p, .rows = p->rows, .cols = part == PB_STATE_V && p->by_rows ? 1 : p->cols};
+    x.dtype = part == PB_STATE_M || part == PB_STATE_V ? types[p->moments] : PB_ST_F32;
+    if (is_absmax(part)) x.rows = 1, x.cols = blocks_of(p, pb_param_n(p));
     x.n = x.rows * x.cols;
-    x.device = of[part];
-    snprintf(x.name, sizeof x.name, "%c.%s", "wmv"[part], p -> name);
+    x.device = memory_of(part, p->master ? p->master : p->w, p->m, p->v, pb_param_n(p));
+    snprintf(x.name, sizeof x.name, "%s.%s", names[part], p->name);
     return x;
 }
 
-/* Returns what the checkpoint keeps of one piece (slices.h) of a trained tensor: its weights (part 0), first moments
- * (1) or second moments (2), from the shards of this rank if the state is sharded. A piece of a matrix that NorMuon
- * trains always holds whole rows. */
-static pb_state_tensor part_of_piece(const pb_trainer *t, const pb_piece *x, size_t part)
+/* Returns a part of what the checkpoint keeps of one piece (slices.h) of a trained tensor, from the shards of this rank
+ * if the state is sharded. A piece of a matrix that NorMuon trains always holds whole rows, and one with moments in 8
+ * bits begins with a block. */
+static pb_state_tensor part_of_piece(const pb_trainer *t, const pb_piece *x, pb_state_kind part)
 {
     pb_state_tensor out = pb_state_whole(x->p, part);
-    const pb_shards *s = &t->shards;
-    const bool rows = part == 2 && x->p->by_rows;
-    out.first = rows ? x->first / x->p->cols : x->first;
-    out.n = part == 2 ? pb_piece_seconds(x) : x->n;
-    void *shard = NULL;
-    if (s->on && part) shard = part == 1 ? s->m + x->own : s->v + x->second;
-    else if (s->on) shard = x->p->dtype == PB_F32 ? pb_shards_w(t, x) : pb_shards_master(t, x);
-    out.device = s->on ? shard : out.device + out.first * sizeof(float);
+    const bool rows = part == PB_STATE_V && x->p->by_rows;
+    out.first = is_absmax(part) ? x->first / PB_ADAMW_BLOCK : rows ? x->first / x->p->cols : x->first;
+    out.n = is_absmax(part) ? blocks_of(x->p, x->n) : rows ? pb_piece_seconds(x) : x->n;
+    if (!t->shards.on) {
+        out.device += out.first * pb_st_dtype_size(out.dtype);
+        return out;
+    }
+    void *const w = x->p->dtype == PB_F32 ? pb_shards_w(t, x) : pb_shards_master(t, x);
+    out.device = memory_of(part, w, pb_shards_m(t, x), pb_shards_v(t, x), x->n);
     return out;
 }
 
@@ -51,7 +68,8 @@ size_t pb_state_kept(const pb_trainer *t)
 
 pb_state_tensor pb_state_kept_at(const pb_trainer *t, size_t i)
 {
-    const size_t at = i / PB_STATE_PARTS, part = i % PB_STATE_PARTS;
+    const size_t at = i / PB_STATE_PARTS;
+    const pb_state_kind part = (pb_state_kind)(i % PB_STATE_PARTS);
     return t->shards.on ? part_of_piece(t, &t->gradients.slices.piece[at], part) : pb_state_whole(t->trained[at], part);
 }
 
@@ -63,7 +81,7 @@ size_t pb_state_written(const pb_trainer *t)
 pb_state_tensor pb_state_written_at(const pb_trainer *t, size_t i)
 {
     if (!t->cfg.comm) return pb_state_kept_at(t, i);
-    return part_of_piece(t, &t->gradients.slices.piece[i / PB_STATE_PARTS], i % PB_STATE_PARTS);
+    return part_of_piece(t, &t->gradients.slices.piece[i / PB_STATE_PARTS], (pb_state_kind)(i % PB_STATE_PARTS));
 }
 
 size_t pb_state_written_scalars(const pb_trainer *t)

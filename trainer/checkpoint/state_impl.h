@@ -5,7 +5,16 @@
 #include "trainer/step/trainer_impl.h"
 
 enum { PB_STATE_CHUNK = 1 << 20 }; /* f32 elements per transfer between host and device */
-enum { PB_STATE_PARTS = 3, PB_STATE_SCALARS = 4 };
+/* What a checkpoint keeps of each trained tensor. */
+typedef enum pb_state_kind {
+    PB_STATE_W,        /* weights, f32 */
+    PB_STATE_M,        /* first moments; in 8 bits, their codes */
+    PB_STATE_V,        /* second moments; in 8 bits, their codes */
+    PB_STATE_M_ABSMAX, /* f32 absmax of each block of first moments; only of moments in 8 bits (kernels/adamw/adamw.h) */
+    PB_STATE_V_ABSMAX,
+    PB_STATE_PARTS
+} pb_state_kind;
+enum { PB_STATE_SCALARS = 4 };
 /* The scalars of a trainer: the last one, of the NaN guard, only with NorMuon. */
 static inline size_t pb_state_scalars(const pb_trainer *t)
 {
@@ -14,11 +23,11 @@ static inline size_t pb_state_scalars(const pb_trainer *t)
 extern const char *const pb_state_scalar_names[PB_STATE_SCALARS];
 extern const pb_st_dtype pb_state_scalar_types[PB_STATE_SCALARS];
 
-/* Elements first .. first+n-1 of one part (weights w, moments m or v) of a trained tensor. The part has the tensor's
- * shape, but the second moment of a matrix that NorMuon trains has one column, and moments in 8 bits are one row of
- * bytes: codes, and the scales after them (kernels/adamw/adamw.h). */
+/* Elements first .. first+n-1 of one part of a trained tensor. The part has the tensor's shape, but the second moment of
+ * a matrix that NorMuon trains has one column, and the absmax of a tensor's blocks are one row. n 0: there is no such
+ * part. */
 typedef struct pb_state_tensor {
-    char name[64]; /* such as "m.layers.3.qkv", of the whole tensor */
+    char name[64]; /* such as "m.layers.3.qkv" or "m_absmax.layers.3.qkv", of the whole tensor */
     pb_st_dtype dtype;
     unsigned char *device; /* device memory of these elements */
     size_t first, n;
@@ -26,11 +35,11 @@ typedef struct pb_state_tensor {
     size_t rows, cols; /* of the whole part */
 } pb_state_tensor;
 static inline size_t pb_state_bytes(const pb_state_tensor *x) { return x->n * pb_st_dtype_size(x->dtype); }
-/* Describes part `part` (0 w, 1 m, 2 v) of a whole tensor. */
-pb_state_tensor pb_state_whole(const pb_param *p, size_t part);
+/* Describes a part of a whole tensor. */
+pb_state_tensor pb_state_whole(const pb_param *p, pb_state_kind part);
 
 /* The tensors that this rank keeps: number of tensors, and tensor i. With one rank, or if nothing is sharded, these are
- * whole tensors in the order w, m, v of the first trained parameter, then those of the second, ... */
+ * whole tensors: the parts of the first trained parameter, then those of the second, ... */
 size_t pb_state_kept(const pb_trainer *t);
 pb_state_tensor pb_state_kept_at(const pb_trainer *t, size_t i);
 

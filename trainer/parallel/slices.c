@@ -25,11 +25,19 @@ static int tensor_at(const pb_model *m, size_t at)
     return low;
 }
 
+size_t pb_cut_run(const pb_param *p)
+{
+    const size_t run = pb_clip_run(pb_param_n(p));
+    size_t all = run;
+    while (p->moments == PB_ADAMW_8BIT && all % PB_ADAMW_BLOCK) all += run;
+    return all;
+}
+
 /* Returns the last place at or before element `at` of the vector where a slice may end. */
 static size_t cut_before(const pb_model *m, size_t at)
 {
     const pb_param *p = m->order[tensor_at(m, at)];
-    const size_t run = pb_clip_run(pb_param_n(p));
+    const size_t run = pb_cut_run(p);
     return p->at + (at - p->at) / run * run;
 }
 
@@ -159,9 +167,7 @@ static void list_pieces(const pb_model *m, size_t from, size_t to, size_t own, i
         const size_t n = pb_param_n(p), first = from > p->at ? from - p->at : 0;
         const size_t end = to - p->at < n ? to - p->at : n;
         if (first >= end) continue;
-        const pb_piece x = {p, first, end - first, own + p->at + first - from, s->seconds, bucket};
-        s->seconds += (pb_piece_seconds(&x) + PB_FLAT_ALIGN - 1) / PB_FLAT_ALIGN * PB_FLAT_ALIGN;
-        s->piece[s->n++] = x;
+        s->piece[s->n++] = (pb_piece){p, first, end - first, own + p->at + first - from, bucket};
     }
 }
 

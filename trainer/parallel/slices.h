@@ -3,10 +3,10 @@
  *
  * The flat layout. The trained tensors are one vector in the order of pb_model.order; element i of tensor p is element
  * p->at + i of the vector. Bucket b is a range of the vector (pb_bucket). Its slices are contiguous, in the order of
- * the ranks, and cover it; a slice may be empty. A slice ends at the end of a tensor or at p->at + k pb_clip_run(n), n
- * elements of the tensor, that is, between two partial sums of the gradient's norm (clip.h). So each partial sum of the
- * unsharded tensor is computed by one rank, and the norm has the same bits for any number of ranks. The own vector of a
- * rank is its slices of all buckets, one after the other.
+ * the ranks, and cover it; a slice may be empty. A slice ends at the end of a tensor or at p->at + k pb_cut_run(p), that
+ * is, between two partial sums of the gradient's norm (clip.h) and between two blocks of moments in 8 bits (adamw.h). So
+ * each partial sum and each block of the unsharded tensor is computed by one rank, and the norm and the moments have the
+ * same bits for any number of ranks. The own vector of a rank is its slices of all buckets, one after the other.
  *
  * Which rank gets what. Where AdamW trains all tensors, the counts are as equal as the rule above allows. With NorMuon
  * (pb_model_config.row_moments) a slice that ends inside a matrix of NorMuon also ends at the end of a block
@@ -20,11 +20,10 @@
 #include "trainer/parallel/buckets.h"
 
 /* A piece: the elements [first, first+n) of a trained tensor, all of which are in the rank's slice of one bucket. They
- * are the elements [own, own+n) of the rank's own vector. Their second moments begin at element `second` of the vector
- * of the rank's second moments: n of them, or one per row if p->by_rows is set (NorMuon). */
+ * are the elements [own, own+n) of the rank's own vector. */
 typedef struct pb_piece {
     const pb_param *p;
-    size_t first, n, own, second;
+    size_t first, n, own;
     int bucket;
 } pb_piece;
 
@@ -33,7 +32,6 @@ typedef struct pb_slices {
     size_t *count;   /* [buckets][ranks] elements of each slice, gaps between tensors included */
     size_t *own;     /* [buckets] where the slice of each bucket begins in the own vector */
     size_t total;    /* elements of the own vector */
-    size_t seconds;  /* elements of the vector of second moments */
     pb_piece *piece; /* [n] the rank's parts of tensors, in the order of the vector; none is empty */
     int n;
 } pb_slices;
@@ -43,6 +41,9 @@ pb_status pb_slices_make(const pb_model *m, const pb_buckets *b, int ranks, int 
 void pb_slices_free(pb_slices *s); /* {0} is allowed */
 /* Where the slice of a rank begins in its bucket, in elements. */
 size_t pb_slice_at(const pb_slices *s, int bucket, int rank);
-/* The number of second moments of a piece. */
+/* A slice may end at each multiple of so many elements of a tensor: of pb_clip_run and, if its moments are in 8 bits, of
+ * PB_ADAMW_BLOCK. */
+size_t pb_cut_run(const pb_param *p);
+/* The number of second moments of a piece: one per element, or one per row if p->by_rows is set (NorMuon). */
 static inline size_t pb_piece_seconds(const pb_piece *x) { return x->p->by_rows ? x->n / x->p->cols : x->n; }
 #endif

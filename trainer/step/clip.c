@@ -34,8 +34,9 @@ static pb_adamw_entry shard_entry(const pb_trainer *t, int i)
     e.w = pb_shards_w(t, x);
     e.master = pb_shards_master(t, x);
     e.grad = pb_shards_grad(t, x);
-    e.m = t->shards.m + x->own;
-    e.v = t->shards.v + x->second;
+    e.m = pb_shards_m(t, x);
+    e.v = pb_shards_v(t, x);
+    e.first += (uint32_t)x->first;
     e.n = x->n;
     return e;
 }

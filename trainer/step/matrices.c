@@ -195,14 +195,13 @@ pb_matrix_place pb_matrices_place(const pb_trainer *t, const pb_matrix_block *b)
 {
     const pb_piece *x = b->piece;
     const pb_param *p = b->p;
-    const pb_shards *s = &t->shards;
     const size_t at = b->first * p->cols - (x ? x->first : 0), row = b->first - (x ? x->first / p->cols : 0);
     float *const master = x ? pb_shards_master(t, x) : p->master;
     return (pb_matrix_place){.w = (unsigned char *)(x ? pb_shards_w(t, x) : p->w) + at * pb_dtype_size(p->dtype),
                              .master = master ? master + at : NULL,
                              .grad = (x ? pb_shards_grad(t, x) : p->sum) + at,
-                             .m = (x ? s->m + x->own : (float *)p->m) + at,
-                             .v = (x ? s->v + x->second : (float *)p->v) + row};
+                             .m = (float *)(x ? pb_shards_m(t, x) : p->m) + at,
+                             .v = (float *)(x ? pb_shards_v(t, x) : p->v) + row};
 }
 
 static pb_normuon_piece piece_of(const pb_trainer *t, const pb_matrix_block *b, const pb_matrix_place *at,

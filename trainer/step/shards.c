@@ -7,12 +7,31 @@
 
 /* ---- opening and closing ----------------------------------------------------------------------------- */
 
-static void carve(pb_trainer *t)
+/* Advances *at by the bytes of n moments, rounded up so that the next ones are aligned, and returns its old value. */
+static size_t place(size_t *at, pb_adamw_format format, size_t n)
+{
+    const size_t old = *at, align = PB_FLAT_ALIGN * sizeof(float);
+    *at += (pb_adamw_moment_bytes(format, n) + align - 1) / align * align;
+    return old;
+}
+
+/* Decides where the moments of each piece are, and returns the bytes of all. */
+static size_t place_all(const pb_slices *all, pb_shards *s)
+{
+    size_t at = 0;
+    for (int i = 0; i < all->n; i++) {
+        const pb_piece *x = &all->piece[i];
+        s->m[i] = place(&at, x->p->moments, x->n);
+        s->v[i] = place(&at, x->p->moments, pb_piece_seconds(x));
+    }
+    return at;
+}
+
+static void carve(pb_trainer *t, size_t moments)
 {
     pb_shards *s = &t->shards;
     const size_t n = t->gradients.slices.total * sizeof(float);
-    s->m = pb_carve(&s->arena, n);
-    s->v = pb_carve(&s->arena, t->gradients.slices.seconds * sizeof(float));
+    s->moments = pb_carve(&s->arena, moments);
     s->master = t->model.cfg.dtype == PB_F32 ? NULL : pb_carve(&s->arena, n);
     s->partial = pb_carve(&s->arena, (size_t)t->slots * sizeof *s->partial);
 }
@@ -39,18 +58,22 @@ pb_status pb_shards_open(pb_trainer *t)
         return pb_fail(PB_EINVAL, "--clip sync reads norms on the host, which --shard does not support");
     s->on = true;
     s->kept = t->model.cfg.dtype == PB_F32; /* the weights are their own masters */
+    s->m = calloc((size_t)all->n + 1, sizeof *s->m);
+    s->v = calloc((size_t)all->n + 1, sizeof *s->v);
     s->slot = calloc((size_t)all->n + 1, sizeof *s->slot);
     s->group = calloc((size_t)all->n + 1, sizeof *s->group);
-    if (!s->slot || !s->group) return pb_fail(PB_ENOMEM, "no memory for the slices of the optimizer's state");
+    if (!s->m || !s->v || !s->slot || !s->group)
+        return pb_fail(PB_ENOMEM, "no memory for the slices of the optimizer's state");
     for (int i = 0; i < all->n; i++) {
         const pb_piece *x = &all->piece[i];
         find_slot(t, x->p, &s->group[i], &s->slot[i]);
         s->slot[i] += (int)(x->first / pb_clip_run(pb_param_n(x->p)));
     }
+    const size_t moments = place_all(all, s);
     pb_arena_begin(&s->arena, t->ctx);
-    carve(t);
+    carve(t, moments);
     PB_TRY(pb_arena_commit(&s->arena));
-    carve(t);
+    carve(t, moments);
     return PB_OK;
 }
 
@@ -58,11 +81,23 @@ void pb_shards_close(pb_trainer *t)
 {
     pb_shards *s = &t->shards;
     if (s->arena.ctx) pb_arena_free(&s->arena);
+    free(s->m);
+    free(s->v);
     free(s->slot);
     free(s->group);
 }
 
-/* ---- weights and masters --------------------------------------------------------------------------------- */
+/* ---- moments, weights and masters ------------------------------------------------------------------------ */
+
+void *pb_shards_m(const pb_trainer *t, const pb_piece *x)
+{
+    return t->shards.moments + t->shards.m[x - t->gradients.slices.piece];
+}
+
+void *pb_shards_v(const pb_trainer *t, const pb_piece *x)
+{
+    return t->shards.moments + t->shards.v[x - t->gradients.slices.piece];
+}
 
 void *pb_shards_w(const pb_trainer *t, const pb_piece *x)
 {

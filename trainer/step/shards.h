@@ -15,7 +15,11 @@
 /* Allocates the slices. EINVAL: the clip variant sync, which reads each norm on the host. */
 pb_status pb_shards_open(pb_trainer *t);
 void pb_shards_close(pb_trainer *t);
-/* The weights that the optimizer updates in piece i, and their f32 masters (NULL in an f32 tensor). */
+/* The moments of piece x, an element of t->gradients.slices.piece: x->n first moments, and pb_piece_seconds(x) second
+ * ones, each as pb_adamw_moment_bytes describes. */
+void *pb_shards_m(const pb_trainer *t, const pb_piece *x);
+void *pb_shards_v(const pb_trainer *t, const pb_piece *x);
+/* The weights that the optimizer updates in piece x, and their f32 masters (NULL in an f32 tensor). */
 void *pb_shards_w(const pb_trainer *t, const pb_piece *x);
 float *pb_shards_master(const pb_trainer *t, const pb_piece *x);
 /* The sum of the gradients of a piece, after the phase backward. */

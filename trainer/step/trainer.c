@@ -173,8 +173,6 @@ pb_status pb_train_check(const pb_train_config *c)
                        (double)c->beta1, (double)c->beta2, (double)c->eps);
     if (c->model.moments != PB_ADAMW_F32 && c->optimizer != PB_OPTIMIZER_ADAMW)
         return pb_fail(PB_EINVAL, "moments in bf16 or 8 bits need the optimizer adamw");
-    if (c->model.moments != PB_ADAMW_F32 && c->comm) /* checkpoints of several ranks hold slices of f32 moments */
-        return pb_fail(PB_EINVAL, "moments in bf16 or 8 bits need one rank");
     if (c->cached && (!c->model.frozen || c->B != 1 || c->packed || c->context))
         return pb_fail(PB_EINVAL, "a KV cache needs a frozen model, batch 1, and whole rows that are not packed");
     PB_TRY(pb_matrices_check(c));

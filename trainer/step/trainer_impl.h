@@ -51,14 +51,15 @@ typedef struct pb_gradients {
 
 /* The slices of the training state that this rank keeps; see shards.h. */
 typedef struct pb_shards {
-    bool on;        /* false: nothing is sharded, and the other members are unused */
-    bool kept;      /* pb_trainer_shard was called */
-    pb_arena arena; /* the pointers below are device memory of this arena unless marked host */
-    float *m, *v;   /* [slices.total], [slices.seconds] moments */
-    float *master;  /* [slices.total] f32 masters; NULL in an f32 model */
-    float *partial; /* [slots] partial sums of squares of this rank's slices; 0 for those of other ranks */
-    int *slot;      /* [slices.n] index in `partial` of each piece's first sum; host */
-    int *group;     /* [slices.n] clip group of each piece; host */
+    bool on;                /* false: nothing is sharded, and the other members are unused */
+    bool kept;              /* pb_trainer_shard was called */
+    pb_arena arena;         /* the pointers below are device memory of this arena unless marked host */
+    unsigned char *moments; /* of all pieces; pb_shards_m and pb_shards_v find those of one */
+    float *master;          /* [slices.total] f32 masters; NULL in an f32 model */
+    float *partial;         /* [slots] partial sums of squares of this rank's slices; 0 for those of other ranks */
+    size_t *m, *v;          /* [slices.n] where in `moments` those of each piece begin, in bytes; host */
+    int *slot;              /* [slices.n] index in `partial` of each piece's first sum; host */
+    int *group;             /* [slices.n] clip group of each piece; host */
 } pb_shards;
 
 /* Weights of which this rank keeps its slices only; see weights.h. */

@@ -134,7 +134,7 @@ static void poison(pb_trainer *t, const char *name)
     const pb_slices *s = &t->gradients.slices;
     for (int i = 0; i < (t->shards.on ? s->n : m->ordered); i++) {
         const pb_param *p = t->shards.on ? s->piece[i].p : m->order[i];
-        float *at = t->shards.on ? t->shards.m + s->piece[i].own : p->m;
+        float *at = t->shards.on ? pb_shards_m(t, &s->piece[i]) : p->m;
         if (!p->by_rows || (name && strcmp(p->name, name) != 0)) continue;
         for (size_t k = 0; k < (t->shards.on ? s->piece[i].n : pb_param_n(p)); k++) at[k] = NAN;
     }
@@ -144,8 +144,11 @@ static void poison(pb_trainer *t, const char *name)
 static void keep(pb_trainer *t, float *copy, bool read)
 {
     const pb_model *m = &t->model;
-    const size_t bytes = t->gradients.slices.total * sizeof *copy;
-    if (t->shards.on && bytes) memcpy(read ? t->shards.m : copy, read ? copy : t->shards.m, bytes);
+    const pb_slices *s = &t->gradients.slices;
+    for (int i = 0; t->shards.on && i < s->n; i++) {
+        float *const x = pb_shards_m(t, &s->piece[i]), *const y = copy + s->piece[i].own;
+        memcpy(read ? x : y, read ? y : x, s->piece[i].n * sizeof *x);
+    }
     for (int i = 0; !t->shards.on && i < m->ordered; i++) {
         float *const x = m->order[i]->m, *const y = copy + m->order[i]->at;
         memcpy(read ? x : y, read ? y : x, pb_param_n(m->order[i]) * sizeof *x);

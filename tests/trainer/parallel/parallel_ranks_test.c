@@ -32,6 +32,22 @@ static void sharded_state_equals_one_rank(void **state)
                                            .shard = (pb_shard)shard});
 }
 
+/* Moments in bf16, whose rounding depends on the element, and in 8 bits, whose blocks no slice divides. */
+static void narrow_moments_equal_one_rank(void **state)
+{
+    for (int format = PB_ADAMW_F32 + 1; format < PB_NADAMW_FORMATS; format++)
+        for (int shard = 0; shard < PB_NSHARDS; shard++)
+            check_same(*state, &(plan){.model = "tiny-llama",
+                                       .tuning = shard == PB_SHARD_GRADIENTS ? PB_FULL : PB_LORA,
+                                       .clip = PB_CLIP_MULTI,
+                                       .dtype = shard % 2 ? PB_BF16 : PB_F32,
+                                       .parts = 1,
+                                       .graph = shard > 0,
+                                       .rank = 18, /* 18 * 256 elements have partial sums of 960 */
+                                       .moments = (pb_adamw_format)format,
+                                       .shard = (pb_shard)shard});
+}
+
 /* Models of one, two and more layers, whose weights take turns in two buffers; tied and untied, of every family. All
  * but every fourth compute activations again, with the weights that the backward pass gathers. */
 static void sharded_weights_equal_one_rank(void **state)
@@ -203,6 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sharded_state_equals_one_rank),
+        cmocka_unit_test(narrow_moments_equal_one_rank),
         cmocka_unit_test(sharded_weights_equal_one_rank),
         cmocka_unit_test(ranks_equal_one_rank_that_accumulates),
         cmocka_unit_test(every_clip_variant_gives_the_same_bits),

@@ -2,6 +2,7 @@
  * the tests of data parallel training, which compare the bits. */
 #ifndef PB_RANK_RUNS_H
 #define PB_RANK_RUNS_H
+#include "kernels/adamw/moments.h"
 #include "ranks/world.h"
 #include "tests/trainer/step/trainer_fixture.h"
 #include "trainer/step/graphs.h"
@@ -33,7 +34,9 @@ typedef struct plan {
     int bad_rank, bad_step;
     pb_optimizer optimizer;
     pb_normuon_config normuon; /* of the ranks; one rank alone has no guard */
-    unsigned targets;          /* of adapters, without norms; 0: all, with norms */
+    pb_adamw_format moments;
+    int rank;         /* of adapters; 0: 16 */
+    unsigned targets; /* of adapters, without norms; 0: all, with norms */
 } plan;
 
 /* The results of a run. */
@@ -77,6 +80,7 @@ static inline pb_train_config config_of(const plan *p)
     pb_train_config c = config(p->model, p->tuning);
     c.model.dtype = p->dtype;
     c.model.layers = p->layers;
+    c.model.moments = p->moments;
     c.clip = p->clip;
     c.max_norm = 0.1f;
     c.reduce = p->reduce;
@@ -85,6 +89,7 @@ static inline pb_train_config config_of(const plan *p)
     c.ordered = p->reduce == PB_REDUCE_F32;
     c.optimizer = p->optimizer;
     if (p->optimizer == PB_OPTIMIZER_NORMUON) c.normuon = p->normuon;
+    if (p->rank) c.model.rank = p->rank;
     if (p->targets) c.model.targets = p->targets, c.model.fixed_norms = true;
     return c;
 }
@@ -123,31 +128,30 @@ static inline double step(group *w, pb_graphs *g, pb_trainer *t, const plan *p, 
     return loss;
 }
 
-/* Adds the vectors [n] of all ranks, each of whose elements is 0 on all ranks but one. */
-static inline void add_ranks(group *w, float *vector, size_t n)
-{
-    float *all = malloc(n * (size_t)w->ranks * sizeof *all);
-    assert_non_null(all);
-    CHECK_OK(pb_world_gather(w->world, "moments", vector, n * sizeof *vector, all));
-    memset(vector, 0, n * sizeof *vector);
-    for (size_t i = 0; i < n * (size_t)w->ranks; i++) vector[i % n] += all[i];
-    free(all);
-}
-
-/* Merges the vectors [n] of all ranks, each of whose elements is 0 on the ranks that do not keep it: their bits,
- * because an element may be half a number. */
+/* Merges the vectors [n] of all ranks, each of whose bytes is 0 on the ranks that do not keep it: their bits, because an
+ * element may be two numbers of 16 bits or four of 8. */
 static inline void merge_ranks(group *w, float *vector, size_t n)
 {
     uint32_t *all = malloc(n * (size_t)w->ranks * sizeof *all), *out = calloc(n, sizeof *out);
     assert_true(all && out);
-    CHECK_OK(pb_world_gather(w->world, "weights", vector, n * sizeof *vector, all));
+    CHECK_OK(pb_world_gather(w->world, "state", vector, n * sizeof *vector, all));
     for (size_t i = 0; i < n * (size_t)w->ranks; i++) out[i % n] |= all[i];
     memcpy(vector, out, n * sizeof *vector);
     free(out);
     free(all);
 }
 
-/* Weights as f32 numbers or bit patterns of bf16, then the moments m and v, each as a vector in pb_model.order. */
+/* Copies n moments of a tensor of `all`, from its element `first`, to where they are in the whole tensor's `to`. */
+static inline void copy_moments(pb_adamw_format f, float *to, size_t all, size_t first, void *from, size_t n)
+{
+    const size_t e = f == PB_ADAMW_F32 ? 4 : f == PB_ADAMW_BF16 ? 2 : 1;
+    memcpy((char *)to + first * e, from, n * e);
+    if (f != PB_ADAMW_8BIT) return;
+    const size_t blocks = (n + PB_ADAMW_BLOCK - 1) / PB_ADAMW_BLOCK;
+    memcpy(pb_adamw_absmax(to, all) + first / PB_ADAMW_BLOCK, pb_adamw_absmax(from, n), blocks * sizeof(float));
+}
+
+/* Weights and the moments m and v in their formats, each as a vector in pb_model.order. */
 static inline float *everything(group *w, pb_trainer *t, size_t *n)
 {
     const pb_model *m = &t->model;
@@ -156,21 +160,20 @@ static inline float *everything(group *w, pb_trainer *t, size_t *n)
     assert_non_null(all);
     for (int i = 0; i < m->ordered; i++) {
         const pb_param *p = m->order[i];
-        const size_t bytes = pb_param_n(p) * sizeof *all;
         if (!t->weights.on || pb_in_no_unit(m, p)) memcpy(all + p->at, p->w, pb_param_n(p) * pb_dtype_size(p->dtype));
         if (t->shards.on) continue;
-        memcpy(all + V + p->at, p->m, bytes);
-        memcpy(all + 2 * V + p->at, p->v, pb_param_v_n(p) * sizeof *all);
+        memcpy(all + V + p->at, p->m, pb_param_m_bytes(p));
+        memcpy(all + 2 * V + p->at, p->v, pb_param_v_bytes(p));
     }
     for (int i = 0; t->shards.on && i < t->gradients.slices.n; i++) {
         const pb_piece *x = &t->gradients.slices.piece[i];
         const size_t e = pb_dtype_size(x->p->dtype);
         memcpy((char *)(all + x->p->at) + x->first * e, pb_shards_w(t, x), x->n * e);
-        memcpy(all + V + x->p->at + x->first, t->shards.m + x->own, x->n * sizeof *all);
-        const size_t second = x->p->by_rows ? x->first / x->p->cols : x->first;
-        memcpy(all + 2 * V + x->p->at + second, t->shards.v + x->second, pb_piece_seconds(x) * sizeof *all);
+        const size_t second = x->p->by_rows ? x->first / x->p->cols : x->first, of = pb_param_n(x->p);
+        copy_moments(x->p->moments, all + V + x->p->at, of, x->first, pb_shards_m(t, x), x->n);
+        copy_moments(x->p->moments, all + 2 * V + x->p->at, of, second, pb_shards_v(t, x), pb_piece_seconds(x));
     }
-    if (t->shards.on) add_ranks(w, all + V, 2 * V);
+    if (t->shards.on) merge_ranks(w, all + V, 2 * V);
     if (t->weights.on) merge_ranks(w, all, V);
     *n = 3 * V;
     return all;
