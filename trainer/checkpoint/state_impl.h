@@ -5,7 +5,7 @@
 #include "trainer/step/trainer_impl.h"
 
 enum { PB_STATE_CHUNK = 1 << 20 }; /* f32 elements per transfer between host and device */
-/* What a checkpoint keeps of each trained tensor. */
+/* The parts that a checkpoint keeps of each trained tensor. */
 typedef enum pb_state_kind {
     PB_STATE_W,        /* weights, f32 */
     PB_STATE_M,        /* first moments; in 8 bits, their codes */
