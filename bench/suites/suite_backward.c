@@ -8,6 +8,7 @@
 #include "bench/derived/derived.h"
 #include "bench/measure/measure.h"
 #include "bench/suites/graph_requirement.h"
+#include "bench/suites/parity.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
 #include "kernels/engine/op.h"
@@ -158,6 +159,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
     pb_check v;
     pb_trainer *t;
     if (pb_graph_losses_is(c)) return pb_graph_losses(ctx, c, env->emitter);
+    if (pb_parity_is(c)) return pb_parity(ctx, c, env->emitter);
     PB_TRY(pb_train_case_open(ctx, c, &t));
     pb_status s = check(ctx, c, t, graph, env->emitter, &v);
     if (s == PB_OK && v.status != PB_ROW_OK)
@@ -178,6 +180,7 @@ static double parts_of(const pb_case *c)
  * costs as much as one forward pass if only adapters are trained, and as much as two if all weights are. */
 static double expect(const pb_case *c)
 {
+    if (pb_parity_is(c)) return pb_parity_seconds(c, false);
     const double forward = pb_train_case_seconds(c);
     const char *tuning = pb_case_get(c, "tuning");
     const double backward = parts_of(c) * forward * (tuning && strcmp(tuning, "full") == 0 ? 2 : 1);
@@ -187,32 +190,40 @@ static double expect(const pb_case *c)
 
 static double device_expect(const pb_case *c)
 {
+    if (pb_parity_is(c)) return pb_train_case_device_seconds(c) + pb_parity_seconds(c, true);
     return pb_graph_losses_is(c) ? pb_graph_losses_seconds(c) : parts_of(c) * pb_train_case_device_seconds(c);
 }
 
 static pb_status check_case(const pb_case *c)
 {
     PB_TRY(pb_train_case_check(c));
+    if (pb_parity_is(c)) return pb_parity_check(c);
     return pb_graph_losses_is(c) ? pb_graph_losses_check(c) : PB_OK;
 }
 
 /* The variants of a case that can run: a graph cannot record the host syncs of clip=sync. */
 #define VARIANTS(cases) cases " mode=eager clip=sync,fused", cases " mode=graph clip=fused"
+#define PARITY          "parity tuning=qlora batch=2 seq=4 mode=eager clip=fused"
 static const char *const grid[] = {VARIANTS("tuning=lora batch=1"), "tuning=lora batch=4 mode=eager,graph clip=fused",
-                                   "tuning=full,qlora batch=1 mode=eager,graph clip=fused", NULL};
+                                   "tuning=full,qlora batch=1 mode=eager,graph clip=fused", PARITY, NULL};
 static const char *const full_grid[] = {
-    "tuning=full,lora,qlora batch=1,2,4,8 seq=128,256,512 mode=eager,graph clip=sync,fused,multi", NULL};
+    "tuning=full,lora,qlora batch=1,2,4,8 seq=128,256,512 mode=eager,graph clip=sync,fused,multi", PARITY, NULL};
 
 /* Grid for a GPU: sizes at which a graph pays and sizes at which it does not, for the requirements F-GRAPH-BWD-003a and
  * 003b. Three processes take less than ten minutes on an H200. */
-#define DEVICE "dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b "
-#define LOSSES "losses dtype=bf16 model=qwen2.5-1.5b tuning=qlora batch=1 seq=512 mode=graph clip=fused"
-static const char *const device_grid[] = {
-    VARIANTS(DEVICE "tuning=lora batch=1,4 seq=128,512"), VARIANTS(DEVICE "tuning=qlora batch=1,4 seq=128,512,2048"),
-    VARIANTS("dtype=bf16 model=qwen2.5-0.5b tuning=full batch=1,4 seq=512"), LOSSES, NULL};
+#define DEVICE        "dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b "
+#define LOSSES        "losses dtype=bf16 model=qwen2.5-1.5b tuning=qlora batch=1 seq=512 mode=graph clip=fused"
+#define DEVICE_PARITY "parity dtype=bf16 model=qwen2.5-0.5b tuning=qlora batch=2 seq=16 mode=eager clip=fused"
+static const char *const device_grid[] = {VARIANTS(DEVICE "tuning=lora batch=1,4 seq=128,512"),
+                                          VARIANTS(DEVICE "tuning=qlora batch=1,4 seq=128,512,2048"),
+                                          VARIANTS("dtype=bf16 model=qwen2.5-0.5b tuning=full batch=1,4 seq=512"),
+                                          LOSSES,
+                                          DEVICE_PARITY,
+                                          NULL};
 static const char *const device_full_grid[] = {
     DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=eager clip=sync,fused,multi",
-    DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=graph clip=fused,multi", LOSSES, NULL};
+    DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=graph clip=fused,multi", LOSSES,
+    DEVICE_PARITY, NULL};
 
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {

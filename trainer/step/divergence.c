@@ -64,35 +64,56 @@ static double difference(double x, double y)
     return isfinite(x) && isfinite(y) ? fabs(x - y) : (double)INFINITY;
 }
 
-/* Compares host copies x and y, and keeps the element that differs most. */
-static void measure(const pb_tensor *t, const void *x, const void *y, pb_divergence *d, size_t *at)
+/* Sums over a row or a tensor: squares of the differences, and of x. */
+typedef struct sums {
+    double by, x;
+} sums;
+
+static double error_of(sums s) { return sqrt(s.by) / (s.x > 0 ? sqrt(s.x) : 1); }
+
+/* Compares row `row` of host copies x and y, and keeps the element that differs most in *d and *most. */
+static sums measure_row(const pb_tensor *t, const void *x, const void *y, size_t row, pb_divergence *d, double *most)
 {
-    double sum = 0, norm = 0, most = -1;
-    for (size_t i = 0; i < t->rows * t->cols; i++) {
+    sums s = {0, 0};
+    for (size_t k = 0; k < t->cols; k++) {
+        const size_t i = row * t->cols + k;
         const double u = pb_load(x, i, t->dtype), v = pb_load(y, i, t->dtype), by = difference(u, v);
-        sum += by * by;
-        norm += isfinite(u) ? u * u : 0;
-        if (by <= most) continue;
-        most = by;
-        *at = i;
+        s.by += by * by;
+        s.x += isfinite(u) ? u * u : 0;
+        if (by <= *most) continue;
+        *most = by;
+        d->row = row, d->col = k;
         d->want = u, d->is = v;
     }
-    d->error = sqrt(sum) / (norm > 0 ? sqrt(norm) : 1);
-    d->row = *at / t->cols, d->col = *at % t->cols;
+    return s;
+}
+
+/* Compares host copies x and y. */
+static void measure(const pb_tensor *t, const void *x, const void *y, pb_divergence *d)
+{
+    sums all = {0, 0};
+    double most = -1;
+    d->row_error = 0;
+    for (size_t row = 0; row < t->rows; row++) {
+        const sums s = measure_row(t, x, y, row, d, &most);
+        all.by += s.by;
+        all.x += s.x;
+        if (error_of(s) > d->row_error) d->row_error = error_of(s), d->worst_row = row;
+    }
+    d->error = error_of(all);
 }
 
 /* Compares a tensor of both trainers. replace: the second trainer gets the values of the first. */
 static pb_status compare(const walk *w, const pb_tensor *x, const pb_tensor *y, pb_divergence d, bool replace)
 {
     const size_t bytes = x->rows * x->cols * pb_dtype_size(x->dtype);
-    size_t at = 0;
     void *a = malloc(bytes + 1), *b = malloc(bytes + 1);
     pb_status s = a && b ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the %zu bytes of %s", bytes, x->name);
     if (s == PB_OK) s = pb_download(w->t[0]->ctx, a, x->p, bytes);
     if (s == PB_OK) s = pb_download(w->t[1]->ctx, b, y->p, bytes);
     if (s == PB_OK) {
-        measure(x, a, b, &d, &at);
-        d.place = pb_tensor_place_of(w->t[0], x, at);
+        measure(x, a, b, &d);
+        d.place = pb_tensor_place_of(w->t[0], x, d.row * x->cols + d.col);
         w->each(w->self, &d);
         if (replace) s = pb_upload(w->t[1]->ctx, (void *)y->p, a, bytes);
     }
@@ -225,17 +246,33 @@ static pb_status check(const walk *w)
     return same ? PB_OK : pb_fail(PB_EINVAL, "the two trainers have different tensors");
 }
 
-pb_status pb_diverge(pb_trainer *first, pb_trainer *second, pb_divergence_fn each, void *self)
+/* Lists the tensors of both trainers, and runs the pieces. */
+static pb_status compare_all(walk *w, bool whole_step)
 {
-    walk w = {.t = {first, second}, .each = each, .self = self};
-    pb_status s = PB_OK;
-    for (int i = 0; s == PB_OK && i < 2; i++) s = pb_trainer_tensors(w.t[i], add, &w.l[i]);
-    if (s == PB_OK) s = check(&w);
-    if (s == PB_OK) s = weights(&w);
-    if (s == PB_OK) s = forward(&w);
-    if (s == PB_OK) s = loss(&w);
-    if (s == PB_OK) s = backward(&w);
+    for (int i = 0; i < 2; i++) PB_TRY(pb_trainer_tensors(w->t[i], add, &w->l[i]));
+    PB_TRY(check(w));
+    if (whole_step) PB_TRY(weights(w));
+    PB_TRY(forward(w));
+    if (!whole_step) return PB_OK;
+    PB_TRY(loss(w));
+    return backward(w);
+}
+
+static pb_status diverge(pb_trainer *const t[2], bool whole_step, pb_divergence_fn each, void *self)
+{
+    walk w = {.t = {t[0], t[1]}, .each = each, .self = self};
+    const pb_status s = compare_all(&w, whole_step);
     free(w.l[0].x);
     free(w.l[1].x);
     return s;
+}
+
+pb_status pb_diverge(pb_trainer *first, pb_trainer *second, pb_divergence_fn each, void *self)
+{
+    return diverge((pb_trainer *const[]){first, second}, true, each, self);
+}
+
+pb_status pb_diverge_forward(pb_trainer *first, pb_trainer *second, pb_divergence_fn each, void *self)
+{
+    return diverge((pb_trainer *const[]){first, second}, false, each, self);
 }

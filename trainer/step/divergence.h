@@ -23,8 +23,10 @@ typedef struct pb_divergence {
     char ops[PB_OPS_TEXT]; /* see pb_tensor; of a gradient "backward", of a weight "weight" */
     int layer;             /* -1: of no layer */
     double error, bound;
-    size_t row, col; /* the element with the largest difference */
-    double is, want; /* its values: of the second trainer and of the first */
+    double row_error; /* the largest error of a row, with the norms over that row alone */
+    size_t worst_row; /* the row that has it */
+    size_t row, col;  /* the element with the largest difference */
+    double is, want;  /* its values: of the second trainer and of the first */
     pb_tensor_place place;
 } pb_divergence;
 
@@ -35,4 +37,6 @@ static inline bool pb_diverges(const pb_divergence *d) { return !(d->error <= d-
  * all activations, and have no loss chunk. EINVAL: they do not. ENOMEM. Host syncs. */
 typedef void (*pb_divergence_fn)(void *self, const pb_divergence *d);
 pb_status pb_diverge(pb_trainer *first, pb_trainer *second, pb_divergence_fn each, void *self);
+/* Runs and compares the pieces of the forward pass only. */
+pb_status pb_diverge_forward(pb_trainer *first, pb_trainer *second, pb_divergence_fn each, void *self);
 #endif

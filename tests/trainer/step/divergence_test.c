@@ -20,6 +20,13 @@ static void see(void *self, const pb_divergence *d)
     snprintf(s->names + used, sizeof s->names - used, "%s ", d->name);
 }
 
+/* Keeps the tensor with the largest error of a row. */
+static void keep_worst(void *self, const pb_divergence *d)
+{
+    pb_divergence *w = self;
+    if (d->row_error > w->row_error) *w = *d;
+}
+
 static seen diverge(pb_trainer *a, pb_trainer *b)
 {
     seen s = {.n = 0};
@@ -109,6 +116,24 @@ static void not_finite_values_differ_unless_equal(void **state)
     pb_trainer_close(a);
 }
 
+/* A row that is not written has an error of 1, of however many rows the tensor has. */
+static void a_row_that_differs_is_named(void **state)
+{
+    pb_train_config c = config("tiny", PB_FULL);
+    pb_trainer *a = open_fixture(*state, &c), *b = open_fixture(*state, &c);
+    const size_t D = (size_t)a->model.g.D, token = 9;
+    float *x = param_named(&b->model, "embed")->w;
+    memset(x + D * (size_t)b->ids[token], 0, D * sizeof *x);
+    pb_divergence w = {.row_error = 0};
+    CHECK_OK(pb_diverge_forward(a, b, keep_worst, &w));
+    assert_string_equal(w.name, "layers.0.h");
+    assert_int_equal(b->ids[w.worst_row], b->ids[token]);
+    CHECK_NEAR(w.row_error, 1, 1e-12);
+    assert_true(w.error < 0.9);
+    pb_trainer_close(b);
+    pb_trainer_close(a);
+}
+
 static void what_cannot_be_compared_is_refused(void **state)
 {
     pb_train_config c = config("tiny", PB_FULL), other = c;
@@ -133,6 +158,7 @@ int main(void)
         cmocka_unit_test(a_product_whose_output_is_not_kept_is_named),
         cmocka_unit_test(weights_that_differ_are_named),
         cmocka_unit_test(not_finite_values_differ_unless_equal),
+        cmocka_unit_test(a_row_that_differs_is_named),
         cmocka_unit_test(what_cannot_be_compared_is_refused),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);
