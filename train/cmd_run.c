@@ -151,7 +151,9 @@ static pb_status profiled_step(run *r, double lr, pb_step_result *x)
     if (remark && pb_train_leads(r->j.o)) fprintf(stderr, "%s\n", remark);
     pb_range_push(PB_RANGE_step, "train_step", number);
     const uint64_t replayed = r->graphs.replayed;
-    const pb_status s = pb_job_step(&r->j, r->j.graph ? &r->graphs : NULL, lr, x);
+    bool eager;
+    pb_tensor_capture_begin(&r->tensors, &r->j, &r->profiling, number, &eager);
+    const pb_status s = pb_job_step(&r->j, r->j.graph && !eager ? &r->graphs : NULL, lr, x);
     pb_range_pop();
     if (s != PB_OK) return s;
     pb_profile_end_step(r->profiling.p);
@@ -185,7 +187,7 @@ static pb_status one_step(run *r)
     PB_TRY(pb_job_alone(&r->j, profiled_step(r, lr, &x)));
     count_step(r, &x);
     if (x.guarded) capture_fault(r, &x);
-    if (pb_tensor_capture_step(&r->tensors, &r->j, &r->profiling, done(r)) != PB_OK)
+    if (pb_tensor_capture_end(&r->tensors, &r->j) != PB_OK)
         fprintf(stderr, "train: the tensors of step %ld were not captured: %s\n", done(r), pb_error());
     r->stop = x.stop;
     warn_of_loss(r, &x);

@@ -37,6 +37,9 @@ typedef struct pb_job {
      * step with shorter rows uses the beginning of each array. */
     pb_rows rows;
     double *losses; /* [ranks] of a micro-batch */
+    /* Called after each micro-batch of a step, when its activations are in memory; NULL: nothing is called. */
+    void (*after_micro)(void *self, int micro);
+    void *after_micro_self;
 } pb_job;
 
 /* Turns the options into configurations. Reads only configuration files: the config.json of a model, the configuration

@@ -75,12 +75,15 @@ static pb_status run_micro_batches(pb_job *j, pb_graphs *g, const step_rows *d, 
     if (j->micro_batches == 1) {
         PB_TRY(set_micro(j, 0, d));
         PB_TRY(run(j, g, pb_train_step));
-        return add_losses(j, r);
+        PB_TRY(add_losses(j, r));
+        if (j->after_micro) j->after_micro(j->after_micro_self, 0);
+        return PB_OK;
     }
     for (int i = 0; i < j->micro_batches; i++) {
         PB_TRY(set_micro(j, i, d));
         PB_TRY(run(j, g, pb_train_micro));
         PB_TRY(add_losses(j, r));
+        if (j->after_micro) j->after_micro(j->after_micro_self, i);
     }
     return run(j, g, pb_train_finish);
 }

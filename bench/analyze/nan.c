@@ -1,5 +1,6 @@
 /* nan.c - implements nan_command.h. */
 #include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,11 +8,12 @@
 #include "bench/analyze/nan_command.h"
 
 /* The stages of a step in the order in which it computes them. */
-enum { ACTIVATION, GRADIENT, MOMENTUM, MOMENT2, WEIGHT };
-enum { LINE = 512, FIELDS = 17, PATH_TEXT = 1400 };
+enum { ACTIVATION, ACTIVATION_GRADIENT, GRADIENT, MOMENTUM, MOMENT2, WEIGHT };
+enum { LINE = 512, FIELDS = 18, PATH_TEXT = 1400 };
 
 typedef struct place {
     long step;
+    long micro; /* micro-batch; of parameters LONG_MAX: they are read after all */
     int rank, stage;
     long order; /* within the stage: less was computed earlier */
     char tensor[64], layer[16], ops[96];
@@ -30,15 +32,18 @@ static int stage_of(const char *tensor)
     static const char *const ends[] = {[GRADIENT] = ".gradient", ".momentum", ".v", ".weight"};
     for (int i = GRADIENT; i <= WEIGHT; i++)
         if (ends_with(tensor, ends[i])) return i;
-    return ACTIVATION;
+    const char *last = strrchr(tensor, '.');
+    return strncmp(last ? last + 1 : tensor, "grad_", 5) == 0 ? ACTIVATION_GRADIENT : ACTIVATION;
 }
 
-/* The file lists tensors in the order of the forward pass; the backward pass computes gradients in the opposite order. */
+/* The file lists tensors in the order of the forward pass; the backward pass computes gradients of parameters in the
+ * opposite order. Gradients of activations are listed as they are computed. */
 static long order_of(int stage, long line) { return stage == GRADIENT ? -line : line; }
 
 static bool is_before(const place *a, const place *b)
 {
     if (a->step != b->step) return a->step < b->step;
+    if (a->micro != b->micro) return a->micro < b->micro;
     if (a->stage != b->stage) return a->stage < b->stage;
     if (a->order != b->order) return a->order < b->order;
     return a->rank < b->rank;
@@ -62,6 +67,7 @@ static bool read_line(char *line, place *p, bool *bad)
     p->col = strtoul(field[12], NULL, 10);
     snprintf(p->ops, sizeof p->ops, "%s", field[13]);
     for (int i = 0; i < 3; i++) snprintf(p->at[i], sizeof p->at[i], "%s", field[14 + i]);
+    p->micro = *field[17] ? strtol(field[17], NULL, 10) : LONG_MAX;
     *bad = p->nans + p->infs > 0;
     return p->rows && p->cols && (!*bad || (*field[11] && *field[12]));
 }
@@ -69,6 +75,7 @@ static bool read_line(char *line, place *p, bool *bad)
 /* A table: the first place that is not finite, and the first of the weights; their tensors are empty if all are finite. */
 typedef struct table {
     place first, weight;
+    long micro_batches;
 } table;
 
 static void keep_first(place *first, const place *p)
@@ -86,12 +93,13 @@ static pb_status read_file(const char *path, table *out)
     if (!f) return pb_fail(PB_EIO, "%s: cannot be read", path);
     bool good = name && sscanf(name, "/step%ld-rank%d.csv", &p.step, &p.rank) == 2 && fgets(line, LINE, f) &&
                 strcmp(line, "tensor,layer,dtype,rows,cols,min,max,rms,zeros,nan,inf,first_row,first_col,"
-                             "ops,batch_row,token,head\n") == 0;
+                             "ops,batch_row,token,head,micro_batch\n") == 0;
     out->first.step = p.step;
     out->first.rank = p.rank;
     for (long i = 0; good && fgets(line, LINE, f); i++) {
         bool bad;
         good = read_line(line, &p, &bad);
+        if (p.micro < LONG_MAX && p.micro >= out->micro_batches) out->micro_batches = p.micro + 1;
         p.stage = stage_of(p.tensor);
         p.order = order_of(p.stage, i);
         if (good && bad) keep_first(&out->first, &p);
@@ -127,17 +135,21 @@ static void print(const table *all, size_t n, const place *p, FILE *out)
 {
     static const char *const axes[] = {"batch row", "token", "head"};
     int others = 0;
+    bool several = false;
+    for (size_t i = 0; i < n; i++) several |= all[i].first.step == p->step && all[i].micro_batches > 1;
     fprintf(out, "step %ld, rank %d, ", p->step, p->rank);
+    if (several && p->micro < LONG_MAX) fprintf(out, "micro-batch %ld, ", p->micro);
     if (*p->layer) fprintf(out, "layer %s, ", p->layer);
     if (*p->ops) fprintf(out, "op %s, ", p->ops);
     fprintf(out, "%s, ", p->tensor);
     for (int i = 0; i < 3; i++)
         if (*p->at[i]) fprintf(out, "%s %s, ", axes[i], p->at[i]);
     fprintf(out, "%s %zu, column %zu: the first value that is not finite (%zu NaN, %zu infinite of %zu)\n",
-            p->stage == ACTIVATION ? "row" : "matrix row", p->row, p->col, p->nans, p->infs, p->rows * p->cols);
+            p->stage <= ACTIVATION_GRADIENT ? "row" : "matrix row", p->row, p->col, p->nans, p->infs,
+            p->rows * p->cols);
     for (size_t i = 0; i < n; i++) {
         const place *q = p->stage == WEIGHT ? &all[i].weight : &all[i].first;
-        if (q == p || q->step != p->step || strcmp(q->tensor, p->tensor) != 0) continue;
+        if (q == p || q->step != p->step || q->micro != p->micro || strcmp(q->tensor, p->tensor) != 0) continue;
         fprintf(out, "also on rank %d: row %zu, column %zu\n", q->rank, q->row, q->col);
         others++;
     }

@@ -1,11 +1,13 @@
 /* gqa_backward.c - the backward pass of the grouped-query attention block: computes t->dn, the gradient of the block's
  * input n1, from t->dcur, the gradient of its output. */
 #include <math.h>
+#include <stdio.h>
 
 #include "kernels/attention/attention.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rope/rope.h"
 #include "trainer/blocks/gqa.h"
+#include "trainer/step/observe.h"
 #include "trainer/step/products.h"
 
 /* Backward of QK-norm for `heads` heads per token, in place: d is the gradient of the norm's output and becomes the
@@ -107,10 +109,17 @@ static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, int layer, const 
 pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
+    const pb_geometry *g = &t->model.g;
+    char ops[PB_OPS_TEXT];
+    snprintf(ops, sizeof ops, "%s+rope_bwd%s", g->keep ? "dynmask_attention_bwd+dynmask_bias_bwd" : "attention_bwd",
+             a->qk ? "+rmsnorm_bwd" : "");
     PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_o, t->dcur, a->o, pb_gqa_of(t)->dattn));
+    PB_TRY(pb_observe(t, layer, "grad_o", pb_product_back_ops(t, layer, &pb_product_o), pb_gqa_of(t)->dattn,
+                      (size_t)g->H * g->d, g->d));
     PB_TRY(pb_product_dw(ctx, t, layer, &pb_product_o, t->dcur, a->o));
     PB_TRY(attend_back(ctx, t, layer, a));
     PB_TRY(position_back(ctx, t, layer, a));
+    PB_TRY(pb_observe(t, layer, "grad_qkv", ops, pb_gqa_of(t)->dqkv, (size_t)pb_qkv_width(g), g->d));
     PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_qkv, pb_gqa_of(t)->dqkv, t->layers[layer].n1, t->dn));
     return pb_product_dw(ctx, t, layer, &pb_product_qkv, pb_gqa_of(t)->dqkv, t->layers[layer].n1);
 }

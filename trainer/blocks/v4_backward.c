@@ -13,6 +13,7 @@
 #include "kernels/rope/rope.h"
 #include "kernels/sparse_mla/sparse_mla.h"
 #include "trainer/blocks/v4.h"
+#include "trainer/step/observe.h"
 
 /* Computes dw = dy^T x, the gradient of parameter `id`, which is the weight of the product y = x w^T. */
 static pb_status product_dw(const pb_v4_pass *p, int id, const void *dy, const void *x)
@@ -313,10 +314,14 @@ static pb_status index_back(const pb_v4_pass *p)
 pb_status pb_v4_backward(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_v4_pass p = pb_v4_pass_of(ctx, t, layer);
+    const size_t wide = (size_t)p.g->H * p.g->d;
     PB_TRY(output_back(&p));
+    PB_TRY(pb_observe(t, layer, "grad_o", "grouped_linear_dx+rope_fwd", p.v->dwide, wide, p.g->d));
     PB_TRY(attend_back(&p));
+    PB_TRY(pb_observe(t, layer, "grad_q", "sparse_mla_bwd", p.v->wide, wide, p.g->d));
     PB_TRY(keys_back(&p));
     PB_TRY(queries_back(&p));
     if (t->index_scale && p.s.indexed) PB_TRY(index_back(&p));
+    PB_TRY(pb_observe(t, layer, "grad_latent", "compressor_bwd+linear_dx+rmsnorm_bwd", p.v->dlatent, p.s.width, 0));
     return product_back(&p, PB_P_latent, p.v->dlatent, t->layers[layer].n1, t->dn);
 }

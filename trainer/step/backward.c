@@ -9,10 +9,17 @@
 #include "kernels/swiglu/swiglu.h"
 #include "trainer/step/gradients.h"
 #include "trainer/step/loss.h"
+#include "trainer/step/observe.h"
 #include "trainer/step/products.h"
 #include "trainer/step/recompute.h"
 #include "trainer/step/token_rows.h"
 #include "trainer/step/weights.h"
+
+/* Gives a gradient [T,D] to the receiver of pb_trainer_observe. */
+static pb_status observe(const pb_trainer *t, int layer, const char *name, const char *ops, const void *p)
+{
+    return pb_observe(t, layer, name, ops, p, (size_t)t->model.g.D, 0);
+}
 
 /* Backward of h = x + r followed by a norm of h. In: dcur, the gradient of h through the residual connection, and dn,
  * the gradient of the norm's output. Out: dcur, the gradient of x and of r, which are equal. */
@@ -53,6 +60,7 @@ static pb_status mlp_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
 {
     const pb_model *m = &t->model;
     const bool full = m->cfg.tuning == PB_FULL;
+    const size_t I = (size_t)m->g.I;
     /* SwiGLU's output is not stored. The adapter of `down` needs it here, before swiglu_bwd runs, so it is recomputed.
      * The gradient of down's own weight is computed later, from the output that swiglu_bwd writes as a by-product. */
     if (pb_has_adapter(t, layer, PB_TARGET_DOWN))
@@ -60,6 +68,7 @@ static pb_status mlp_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
             ctx, &(pb_swiglu_fwd_args){.gu = a->gu, .y = t->act, .T = t->T, .I = m->g.I, .dtype = m->cfg.dtype}));
     if (pb_shares_mlp(t)) PB_TRY(pb_product_adapters(ctx, t, layer, &pb_product_down, t->act, t->proj));
     PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_down, t->dcur, t->act, t->dact));
+    PB_TRY(pb_observe(t, layer, "grad_act", pb_product_back_ops(t, layer, &pb_product_down), t->dact, I, 0));
     PB_TRY(pb_swiglu_bwd(ctx, &(pb_swiglu_bwd_args){.dy = t->dact,
                                                     .gu = a->gu,
                                                     .dgu = t->dgu,
@@ -67,8 +76,10 @@ static pb_status mlp_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
                                                     .T = t->T,
                                                     .I = m->g.I,
                                                     .dtype = m->cfg.dtype}));
+    PB_TRY(pb_observe(t, layer, "grad_gu", "swiglu_bwd", t->dgu, 2 * I, 0));
     PB_TRY(pb_product_dw(ctx, t, layer, &pb_product_down, t->dcur, t->act));
     PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_gate_up, t->dgu, a->n2, t->dn));
+    PB_TRY(observe(t, layer, "grad_n2", pb_product_back_ops(t, layer, &pb_product_gate_up), t->dn));
     return pb_product_dw(ctx, t, layer, &pb_product_gate_up, t->dgu, a->n2);
 }
 
@@ -80,8 +91,9 @@ static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
     const pb_geometry *g = &m->g;
     const pb_param *gain = m->outer[PB_P_norm];
     if (!t->cfg.loss_chunk) PB_TRY(pb_head_backward(ctx, t, 0, t->T));
+    PB_TRY(observe(t, -1, "grad_nf", "linear_dx", t->dn));
     /* No residual connection bypasses the last norm, so this is a plain RMSNorm backward. */
-    return pb_rmsnorm_bwd(ctx, &(pb_rmsnorm_bwd_args){.dy = t->dn,
+    PB_TRY(pb_rmsnorm_bwd(ctx, &(pb_rmsnorm_bwd_args){.dy = t->dn,
                                                       .x = t->hf,
                                                       .w = gain->w,
                                                       .rstd = t->rstdf,
@@ -94,7 +106,26 @@ static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
                                                       .ldx = (size_t)g->D,
                                                       .lddx = (size_t)g->D,
                                                       .accumulate = pb_adds(t),
-                                                      .dtype = m->cfg.dtype});
+                                                      .dtype = m->cfg.dtype}));
+    return observe(t, -1, "grad_hf", "rmsnorm_bwd", t->dcur);
+}
+
+/* The layer of number `layer`, from its output to its input. */
+static pb_status layer_back(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    const pb_model *m = &t->model;
+    const pb_layer_acts *a = &t->layers[layer];
+    PB_TRY(pb_recompute_layer(ctx, t, layer));
+    PB_TRY(mlp_back(ctx, t, layer, a));
+    PB_TRY(factor_back(ctx, t, pb_layer_param(m, layer, PB_P_residual2), a->hm));
+    PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->rstd2));
+    PB_TRY(observe(t, layer, "grad_hm", "addnorm_bwd", t->dcur));
+    PB_TRY(t->block->backward(ctx, t, layer));
+    PB_TRY(observe(t, layer, "grad_n1", t->model.g.v4 ? "linear_dx" : pb_product_back_ops(t, layer, &pb_product_qkv),
+                   t->dn));
+    PB_TRY(factor_back(ctx, t, pb_layer_param(m, layer, PB_P_residual1), a->h));
+    PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm1), a->h, a->rstd1));
+    return observe(t, layer, "grad_h", "addnorm_bwd", t->dcur);
 }
 
 /* Called when stage `stage` is computed: the weights of the next one are ready before the reduction of this one's
@@ -118,14 +149,7 @@ pb_status pb_phase_backward(pb_ctx *ctx, void *self)
     PB_TRY(head_back(ctx, t));
     PB_TRY(end_stage(ctx, t, 0));
     for (int layer = m->g.L - 1; layer >= 0; layer--) {
-        const pb_layer_acts *a = &t->layers[layer];
-        PB_TRY(pb_recompute_layer(ctx, t, layer));
-        PB_TRY(mlp_back(ctx, t, layer, a));
-        PB_TRY(factor_back(ctx, t, pb_layer_param(m, layer, PB_P_residual2), a->hm));
-        PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->rstd2));
-        PB_TRY(t->block->backward(ctx, t, layer));
-        PB_TRY(factor_back(ctx, t, pb_layer_param(m, layer, PB_P_residual1), a->h));
-        PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm1), a->h, a->rstd1));
+        PB_TRY(layer_back(ctx, t, layer));
         PB_TRY(end_stage(ctx, t, m->g.L - layer));
     }
     if (embed->trained && !pb_token_rows_travel(t))

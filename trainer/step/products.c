@@ -10,13 +10,25 @@ const pb_product pb_product_o = {PB_P_o, PB_P_o_bias, PB_TARGET_O, 1};
 const pb_product pb_product_gate_up = {PB_P_gate_up, -1, PB_TARGET_GATE, 2};
 const pb_product pb_product_down = {PB_P_down, -1, PB_TARGET_DOWN, 1};
 
+static bool has_adapters(const pb_trainer *t, int layer, const pb_product *pr)
+{
+    bool any = false;
+    for (int i = 0; i < pr->targets; i++) any |= pb_has_adapter(t, layer, (pb_target)((int)pr->first + i));
+    return any;
+}
+
 const char *pb_product_ops(const pb_trainer *t, int layer, const pb_product *pr)
 {
     static const char *const names[2][2] = {{"linear_fwd", "linear_fwd+lora_fwd"},
                                             {"nf4_linear_fwd", "nf4_linear_fwd+lora_fwd"}};
-    bool adapters = false;
-    for (int i = 0; i < pr->targets; i++) adapters |= pb_has_adapter(t, layer, (pb_target)((int)pr->first + i));
-    return names[pb_layer_param(&t->model, layer, pr->param)->q != NULL][adapters];
+    return names[pb_layer_param(&t->model, layer, pr->param)->q != NULL][has_adapters(t, layer, pr)];
+}
+
+const char *pb_product_back_ops(const pb_trainer *t, int layer, const pb_product *pr)
+{
+    static const char *const names[2][2] = {{"linear_dx", "linear_dx+lora_bwd"},
+                                            {"nf4_linear_dx", "nf4_linear_dx+lora_bwd"}};
+    return names[pb_layer_param(&t->model, layer, pr->param)->q != NULL][has_adapters(t, layer, pr)];
 }
 
 pb_status pb_product_adapters(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x, void *y)

@@ -28,6 +28,8 @@ pb_status pb_product_dw(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_pr
 /* Names the ops that compute the output of a product: of the weight, and of its adapters if it has any, such as
  * "nf4_linear_fwd+lora_fwd". */
 const char *pb_product_ops(const pb_trainer *t, int layer, const pb_product *pr);
+/* Names the ops that compute the gradient of a product's input, such as "nf4_linear_dx+lora_bwd". */
+const char *pb_product_back_ops(const pb_trainer *t, int layer, const pb_product *pr);
 bool pb_has_adapter(const pb_trainer *t, int layer, pb_target target);
 /* Returns the gradient of a parameter; NULL: the parameter is not trained. */
 static inline float *pb_grad_of(const pb_param *p) { return p && p->trained ? p->grad : NULL; }

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "trainer/step/observe.h"
 #include "trainer/step/products.h"
 
 /* The receiver of the list, and its first failure. */
@@ -135,7 +136,7 @@ pb_tensor_place pb_tensor_place_of(const pb_trainer *t, const pb_tensor *x, size
     return (pb_tensor_place){(long)(index / (heads * S)), (long)token, (long)(in_row % (heads * L) / L)};
 }
 
-pb_status pb_trainer_tensors(const pb_trainer *t, pb_tensor_fn each, void *self)
+pb_status pb_trainer_activations(const pb_trainer *t, pb_tensor_fn each, void *self)
 {
     receiver r = {each, self, PB_OK};
     const size_t D = (size_t)t->model.g.D, V = (size_t)t->model.g.V;
@@ -145,7 +146,43 @@ pb_status pb_trainer_tensors(const pb_trainer *t, pb_tensor_fn each, void *self)
     give_outer(t, &r, "hf", ops, t->hf, D);
     give_outer(t, &r, "nf", "addnorm_fwd", t->nf, D);
     give_outer(t, &r, "logits", "linear_fwd+xent_bwd", t->cfg.loss_chunk ? NULL : t->logits, V);
+    return r.status;
+}
+
+pb_status pb_trainer_parameters(const pb_trainer *t, pb_tensor_fn each, void *self)
+{
+    receiver r = {each, self, PB_OK};
     for (int i = 0; i < t->model.n; i++) give_parameter(t, &t->model.params[i], &r);
+    return r.status;
+}
+
+pb_status pb_trainer_tensors(const pb_trainer *t, pb_tensor_fn each, void *self)
+{
+    PB_TRY(pb_trainer_activations(t, each, self));
+    return pb_trainer_parameters(t, each, self);
+}
+
+void pb_trainer_observe(pb_trainer *t, pb_tensor_fn each, void *self)
+{
+    t->observer = each;
+    t->observer_self = self;
+}
+
+pb_status pb_observe(const pb_trainer *t, int layer, const char *name, const char *ops, const void *p, size_t cols,
+                     int head)
+{
+    char owner[24] = "";
+    receiver r = {t->observer, t->observer_self, PB_OK};
+    if (!t->observer) return PB_OK;
+    if (layer >= 0) snprintf(owner, sizeof owner, "layers.%d", layer);
+    const pb_tensor x = {.layer = layer,
+                         .dtype = t->model.cfg.dtype,
+                         .rows = (size_t)t->T,
+                         .cols = cols,
+                         .p = p,
+                         .by_token = true,
+                         .head = head};
+    give(&r, owner, name, with_ops(x, ops));
     return r.status;
 }
 

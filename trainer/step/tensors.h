@@ -13,8 +13,20 @@
  *
  * Activations are those of the last micro-batch, with the shape [tokens,columns]. They are kept for the backward pass,
  * and so they are in memory after a replayed graph, too. What layers share, because the backward pass computes it again
- * (--recompute), has layer 0's values, and is listed for layer 0 only. Not listed: gradients of activations, which the
- * layers overwrite; with sharded gradients or weights, those that a rank does not have whole; chunks of logits. */
+ * (--recompute), has layer 0's values, and is listed for layer 0 only. Not listed: with sharded gradients or weights,
+ * those that a rank does not have whole; chunks of logits.
+ *
+ * Gradients of activations are overwritten by the next layer, so they are not listed, but given during the backward pass
+ * (pb_trainer_observe), in the order in which it computes them:
+ *
+ *     grad_nf, grad_hf              of the last norm's output and input
+ *     layers.L.grad_act, grad_gu,   of the MLP: the output and the input of SwiGLU, and the MLP's input n2
+ *     grad_n2
+ *     layers.L.grad_hm              of the residual stream between attention and MLP
+ *     layers.L.grad_o, grad_qkv     of attention's output and of the projection's output, before RoPE and norms of heads;
+ *     layers.L.grad_o, grad_q,      or, of DeepSeek-V4, of attention's output, of the queries after RoPE, and of the
+ *     grad_latent                   latent projection's output
+ *     layers.L.grad_n1, grad_h      of the block's input n1, and of the residual stream before the layer */
 #ifndef PB_TENSORS_H
 #define PB_TENSORS_H
 #include "kernels/engine/dtype.h"
@@ -43,6 +55,15 @@ typedef struct pb_tensor_place {
 /* Calls each(self, tensor) for every tensor; ends with the first failure. */
 typedef pb_status (*pb_tensor_fn)(void *self, const pb_tensor *x);
 pb_status pb_trainer_tensors(const pb_trainer *t, pb_tensor_fn each, void *self);
+
+/* The same in two parts: activations, and the tensors of parameters. */
+pb_status pb_trainer_activations(const pb_trainer *t, pb_tensor_fn each, void *self);
+pb_status pb_trainer_parameters(const pb_trainer *t, pb_tensor_fn each, void *self);
+
+/* From now on each backward pass calls each(self, gradient) for every gradient of an activation, right after the op that
+ * completes it, and ends with the first failure. NULL: no longer. While it is set, no step may be recorded as a graph or
+ * replayed: the receiver reads device memory between the ops. */
+void pb_trainer_observe(pb_trainer *t, pb_tensor_fn each, void *self);
 
 /* The place of element `index` of a tensor of the current batch. */
 pb_tensor_place pb_tensor_place_of(const pb_trainer *t, const pb_tensor *x, size_t index);

@@ -4,6 +4,7 @@
 #include "trainer/parallel/context.h"
 #include "trainer/parallel/units.h"
 #include "trainer/step/block.h"
+#include "trainer/step/tensors.h"
 
 /* Activations that one layer keeps from the forward to the backward pass. T = B*S tokens. Those that the backward pass
  * computes again (pb_train_config.recompute) are in memory that all layers share. */
@@ -168,6 +169,8 @@ struct pb_trainer {
     pb_adamw_entry *adamw_list; /* [pb_adamw_entries] */
     float *adamw_maps;          /* [2][256] pb_adamw_maps; NULL unless moments are in 8 bits */
     pb_adamw_state *state;      /* [1] */
+    pb_tensor_fn observer;      /* of pb_trainer_observe; NULL: none */
+    void *observer_self;
 };
 
 /* True if the backward pass adds to the gradients in memory; false: it overwrites them. */

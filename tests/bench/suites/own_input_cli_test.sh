@@ -45,6 +45,14 @@ measure --suite throughput "${own[@]}" --data few.jsonl || fail "a case of the u
 grep -q 'data=.*&model=hf-a843923769be&.*,step_time,.*,ok,' out/results.csv || fail 'no step time'
 bench_of() { awk -F, -v metric="$1" -v key="$2" '$6 == metric && index($5, key) { print $9 }' out/results.csv; }
 
+# the forward pass of the user's model next to the reference
+measure --suite backward --model "$folders/qwen2" --tokenizer bytes --tuning qlora --data few.jsonl --filter '*/parity?*' ||
+    fail "parity of the user's model: $(tail -n 1 log)"
+for id in LOSS FUSED LOGITS NORM-ROWS; do
+    [[ $(grep -cE "requirement/PARITY-$id\?.*&data=.*&model=hf-a843923769be&.*,pass," out/results.csv) -ge 1 ]] ||
+        fail "PARITY-$id of the user's model: $(grep "PARITY-$id" out/results.csv)"
+done
+
 # three micro-batches are three backward passes and one clip
 measure --suite backward "${own[@]}" --data few.jsonl --clip fused --accumulate 1,3 || fail "micro-batches: $(tail -n 1 log)"
 one=$(awk -F, '$6 == "formula_flops" && !index($5, "accumulate=") { print $9 }' out/results.csv)

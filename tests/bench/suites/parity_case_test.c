@@ -10,7 +10,7 @@
 enum { ROWS = 4 };
 static const char *const ids[ROWS] = {"PARITY-LOSS?", "PARITY-FUSED?", "PARITY-LOGITS?", "PARITY-NORM-ROWS?"};
 
-/* What is wrong with the trainer. */
+/* The faults of a trainer. */
 typedef enum fault { NONE, OTHER_GAINS, OTHER_MASK, OTHER_EPS, NAN_WEIGHT } fault;
 static fault now;
 
