@@ -114,7 +114,7 @@ static pb_status check(const pb_case *c)
     return pb_rank_steps_check(c);
 }
 
-static const char *const grid[] = {"layers=2 optimizer=adamw",
+static const char *const grid[] = {"layers=2 optimizer=adamw", "layers=2 optimizer=adamw moments=bf16,8bit",
                                    "layers=2 optimizer=normuon iteration=polar_express guard=off,on mode=eager,graph",
                                    "layers=2 optimizer=normuon iteration=quintic,gram guard=off", NULL};
 #define DEVICE "dtype=bf16 model=qwen2.5-0.5b "
@@ -140,7 +140,7 @@ static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
     PB_TRAIN_AXES " batch=1 clip=multi guard= iteration= mode=eager moments= optimizer=adamw seq=64 shard= "           \
                   "tuning=full"
 #define COUNTED "model=tiny seq=16 "
-static const char *const counted_grid[] = {COUNTED "optimizer=adamw",
+static const char *const counted_grid[] = {COUNTED "optimizer=adamw", COUNTED "optimizer=adamw moments=bf16,8bit",
                                            COUNTED "optimizer=normuon iteration=polar_express guard=off,on", NULL};
 static const pb_suite counting = {.name = "optimizer",
                                   .axes = AXES,
