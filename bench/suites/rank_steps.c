@@ -76,9 +76,6 @@ pb_status pb_rank_steps_check(const pb_case *c)
     if (!ranks && pb_case_get(c, "shard") && !pb_case_is(c, "shard", "none"))
         return pb_fail(PB_EINVAL, "shard=%s needs several ranks: --ranks N", pb_case_get(c, "shard"));
     PB_TRY(check_shares(c));
-    if (ranks && pb_case_is(c, "nf4-scales", "8bit") && pb_case_is(c, "shard", "parameters"))
-        return pb_fail(PB_EINVAL,
-                       "nf4-scales=8bit needs the weights whole on every rank, and shard=parameters divides them");
     if ((ranks || parts) && !pb_case_is(c, "clip", "multi") && !pb_case_is(c, "clip", "fused"))
         return pb_fail(PB_EINVAL,
                        "clip=%s: several ranks or micro-batches need multi or fused, whose norms are checked",

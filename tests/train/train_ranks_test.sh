@@ -72,6 +72,16 @@ for tuning in lora qlora; do
     diff -r one several >/dev/null || fail "$tuning: $ranks ranks with sharded base weights merge other weights"
 done
 
+# NF4 with scales in 8 bits, sharded: drawn, and loaded in two parts (gate_up has 1.8 million elements)
+expect 0 "" "$train" "${same[@]}" --model smollm2-135m --layers 1 --tuning full --steps 1 --dtype bf16 --export large
+for from in "--model tiny-llama" "--model large --tokenizer bytes"; do
+    rm -f one.csv all.csv
+    read -ra args <<<"$from --tuning qlora --nf4-scales 8bit --dtype bf16 --steps 3"
+    one --accumulate 2 --log one.csv "${args[@]}"
+    several 2 --shard parameters --log all.csv "${args[@]}"
+    cmp <(results one.csv) <(results all.csv) || fail "$from: 2 ranks with sharded scales in 8 bits give another log"
+done
+
 # ---- ranks that share rows: the losses, norms and evaluations of one rank, up to rounding ---------------------------
 rm -rf ./* && conversations
 near() { # near A B: columns 3, 4 and 11 of two logs

@@ -174,9 +174,9 @@ static pb_status load_all(loader *l)
         for (size_t first = 0; first < all; first += most) {
             const size_t n = all - first < most ? all - first : most;
             PB_TRY(load_chunk(l, p, s, first, n));
+            if (first + n == all && p->q && l->absmax) PB_TRY(quantise_scales(l, p));
             PB_TRY(pb_model_keep(l->m, p, first, n));
         }
-        if (all && p->q && l->absmax) PB_TRY(quantise_scales(l, p));
     }
     return pb_sync(l->m->ctx);
 }

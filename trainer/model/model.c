@@ -328,8 +328,6 @@ pb_status pb_model_check(const pb_model_config *c)
     if (!(c->index_loss >= 0 && isfinite(c->index_loss)))
         return pb_fail(PB_EINVAL, "index loss %g: need a finite number of at least 0", (double)c->index_loss);
     if (c->nf4_double && c->tuning != PB_QLORA) return pb_fail(PB_EINVAL, "double quantisation needs the tuning qlora");
-    if (c->nf4_double && c->no_weights)
-        return pb_fail(PB_EINVAL, "double quantisation needs whole weights on every rank, and parameters are sharded");
     if (c->tuning == PB_FULL) return PB_OK;
     if (c->rank < 1 || c->rank > g->D) return pb_fail(PB_EINVAL, "rank %d: need 1 to %d", c->rank, g->D);
     if (!c->targets || c->targets >> PB_NTARGETS)

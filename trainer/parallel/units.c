@@ -7,11 +7,38 @@ static size_t aligned(size_t bytes) { return (bytes + PB_UNIT_ALIGN - 1) / PB_UN
 
 size_t pb_nf4_codes(const pb_param *p) { return aligned((pb_param_n(p) + 1) / 2); }
 
+static size_t blocks_of(const pb_model *m, const pb_param *p)
+{
+    const size_t block = (size_t)m->cfg.nf4_block;
+    return (pb_param_n(p) + block - 1) / block;
+}
+
+/* Bytes of absmax_q, and of absmax2 with the offset after it. */
+static size_t scale_codes(const pb_model *m, const pb_param *p) { return aligned(blocks_of(m, p)); }
+static size_t scale_groups(const pb_model *m, const pb_param *p)
+{
+    return aligned(((blocks_of(m, p) + 255) / 256 + 1) * sizeof(float));
+}
+
 size_t pb_frozen_bytes(const pb_model *m, const pb_param *p)
 {
-    const size_t n = pb_param_n(p), block = (size_t)m->cfg.nf4_block;
-    if (!pb_param_quantised(m, p)) return aligned(n * pb_dtype_size(p->dtype));
-    return pb_nf4_codes(p) + aligned((n + block - 1) / block * sizeof(float));
+    if (!pb_param_quantised(m, p)) return aligned(pb_param_n(p) * pb_dtype_size(p->dtype));
+    if (!m->cfg.nf4_double) return pb_nf4_codes(p) + aligned(blocks_of(m, p) * sizeof(float));
+    return pb_nf4_codes(p) + scale_codes(m, p) + scale_groups(m, p);
+}
+
+pb_nf4_scales pb_nf4_scales_at(const pb_model *m, const pb_param *p, unsigned char *at)
+{
+    pb_nf4_scales s = {.block = m->cfg.nf4_block};
+    if (!m->cfg.nf4_double) {
+        s.absmax = (float *)(void *)at;
+        return s;
+    }
+    s.absmax_q = at;
+    s.absmax2 = (float *)(void *)(at + scale_codes(m, p));
+    s.offset = s.absmax2 + (blocks_of(m, p) + 255) / 256;
+    s.code = m->nf4_code;
+    return s;
 }
 
 size_t pb_unit_slice_at(const pb_units *u, int unit, int rank)

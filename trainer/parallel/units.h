@@ -39,9 +39,11 @@ pb_status pb_units_make(const pb_model *m, const pb_buckets *b, const pb_slices 
 void pb_units_free(pb_units *u); /* {0} is allowed */
 /* True if a parameter is in no unit: a trained f32 vector of a bf16 model. */
 static inline bool pb_in_no_unit(const pb_model *m, const pb_param *p) { return p->trained && p->at >= m->wide; }
-/* Bytes of a frozen tensor: w; or NF4 codes, and after pb_nf4_codes(m, p) bytes its scales. */
+/* Bytes of a frozen tensor: w; or NF4 codes, and after pb_nf4_codes(p) bytes its scales. */
 size_t pb_frozen_bytes(const pb_model *m, const pb_param *p);
 size_t pb_nf4_codes(const pb_param *p); /* a multiple of PB_UNIT_ALIGN */
+/* The scales of a tensor whose scales are at `at`: absmax; or, with double quantisation, absmax_q, absmax2 and offset. */
+pb_nf4_scales pb_nf4_scales_at(const pb_model *m, const pb_param *p, unsigned char *at);
 /* Where the frozen slice of a rank begins in its unit, in bytes. */
 size_t pb_unit_slice_at(const pb_units *u, int unit, int rank);
 #endif

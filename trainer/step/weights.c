@@ -45,7 +45,7 @@ static void place(pb_trainer *t)
             continue;
         }
         p->q = at;
-        p->scales = (pb_nf4_scales){.absmax = (float *)(void *)(at + pb_nf4_codes(p)), .block = t->model.cfg.nf4_block};
+        p->scales = pb_nf4_scales_at(&t->model, p, at + pb_nf4_codes(p));
     }
 }
 
@@ -154,10 +154,14 @@ static pb_status keep(void *self, const pb_param *p, size_t first, size_t n)
     if (p->trained) return keep_trained(t, p, first, n);
     const size_t at = t->weights.units.place[p - t->model.params], e = pb_dtype_size(p->dtype);
     if (!p->q) return keep_frozen(t, p->stage, at + first * e, n * e);
-    const size_t block = (size_t)p->scales.block;
+    const size_t block = (size_t)p->scales.block, scales = at + pb_nf4_codes(p);
     PB_TRY(keep_frozen(t, p->stage, at + first / 2, (n + 1) / 2));
-    return keep_frozen(t, p->stage, at + pb_nf4_codes(p) + first / block * sizeof(float),
-                       (n + block - 1) / block * sizeof(float));
+    if (!t->model.cfg.nf4_double)
+        return keep_frozen(t, p->stage, scales + first / block * sizeof(float),
+                           (n + block - 1) / block * sizeof(float));
+    /* Scales in 8 bits depend on the whole tensor: they are valid when its last elements are. */
+    const bool complete = first + n == pb_param_n(p);
+    return complete ? keep_frozen(t, p->stage, scales, pb_frozen_bytes(&t->model, p) - pb_nf4_codes(p)) : PB_OK;
 }
 
 /* ---- reading outside a step ---------------------------------------------------------------------------------- */

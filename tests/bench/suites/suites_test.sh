@@ -92,7 +92,7 @@ for variants in a:fused b:sync; do
 done
 
 # ---- optimizer: AdamW is one kernel, the guard two more than NorMuon without it ----------------------------------------
-measure optimizer --mode eager --filter '*optimizer=adamw*' --filter '*iteration=polar_express*'
+measure optimizer --mode eager --filter '*model=tiny&optimizer=adamw*' --filter '*iteration=polar_express*'
 launches() { value optimizer "$1" kernel_launches; }
 holds 'adamw == 1 && on == off + 2' adamw="$(launches optimizer=adamw)" on="$(launches guard=on)" off="$(launches guard=off)"
 holds 'near(r, on / off)' r="$(value optimizer guard=on guard_over_off)" on="$(value optimizer guard=on optimizer_time)" \

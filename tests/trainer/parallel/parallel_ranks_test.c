@@ -56,11 +56,12 @@ static void sharded_weights_equal_one_rank(void **state)
         const char *model;
         int layers;
         pb_tuning tuning;
-    } cases[] = {{"tiny-llama", 1, PB_FULL}, {"tiny-llama", 3, PB_QLORA}, {"tiny-llama", 3, PB_LORA},
-                 {"v4-tiny", 3, PB_FULL},    {"tiny", 1, PB_FULL},        {"tiny-llama", 3, PB_FULL},
-                 {"doge-tiny", 2, PB_FULL}};
+    } cases[] = {{"tiny-llama", 1, PB_FULL},  {"tiny-llama", 3, PB_QLORA}, {"tiny-llama", 3, PB_LORA},
+                 {"v4-tiny", 3, PB_FULL},     {"tiny", 1, PB_FULL},        {"tiny-llama", 3, PB_FULL},
+                 {"tiny-llama", 2, PB_QLORA}, {"doge-tiny", 2, PB_FULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_same(*state, &(plan){.model = cases[i].model,
+                                   .nf4_double = cases[i].tuning == PB_QLORA && i % 2,
                                    .layers = cases[i].layers,
                                    .tuning = cases[i].tuning,
                                    .clip = PB_CLIP_MULTI,

@@ -35,7 +35,8 @@ typedef struct plan {
     pb_optimizer optimizer;
     pb_normuon_config normuon; /* of the ranks; one rank alone has no guard */
     pb_adamw_format moments;
-    int rank;         /* of adapters; 0: 16 */
+    int rank; /* of adapters; 0: 16 */
+    bool nf4_double;
     unsigned targets; /* of adapters, without norms; 0: all, with norms */
 } plan;
 
@@ -81,6 +82,7 @@ static inline pb_train_config config_of(const plan *p)
     c.model.dtype = p->dtype;
     c.model.layers = p->layers;
     c.model.moments = p->moments;
+    c.model.nf4_double = p->nf4_double;
     c.clip = p->clip;
     c.max_norm = 0.1f;
     c.reduce = p->reduce;

@@ -43,6 +43,16 @@ static pb_status same_bytes(const pb_ctx *ctx, const pb_param *p, const void *x,
     return same ? PB_OK : pb_fail(PB_EWRONG, "%s differs", p->name);
 }
 
+static pb_status same_scales(const pb_ctx *ctx, const pb_param *x, const pb_param *y, size_t blocks)
+{
+    const pb_nf4_scales *a = &x->scales, *b = &y->scales;
+    if (!b->absmax_q) return same_bytes(ctx, x, a->absmax, b->absmax, blocks * sizeof(float));
+    PB_TRY(same_bytes(ctx, x, a->absmax_q, b->absmax_q, blocks));
+    PB_TRY(same_bytes(ctx, x, a->absmax2, b->absmax2, (blocks + 255) / 256 * sizeof(float)));
+    PB_TRY(same_bytes(ctx, x, a->code, b->code, 256 * sizeof(float)));
+    return same_bytes(ctx, x, a->offset, b->offset, sizeof(float));
+}
+
 /* Compares all parameters with those of a trainer that keeps them whole: from `from` on, then the others. */
 static pb_status compare(void *self)
 {
@@ -57,7 +67,7 @@ static pb_status compare(void *self)
             continue;
         }
         PB_TRY(same_bytes(m->ctx, x, x->q, y->q, (n + 1) / 2));
-        PB_TRY(same_bytes(m->ctx, x, x->scales.absmax, y->scales.absmax, (n + block - 1) / block * sizeof(float)));
+        PB_TRY(same_scales(m->ctx, x, y, (n + block - 1) / block));
     }
     return PB_OK;
 }
@@ -71,10 +81,12 @@ static void clear_buffers(pb_trainer *t)
 
 static void rank_0_reads_the_weights_of_one_rank(void **state)
 {
-    for (int tuning = 0; tuning < PB_NTUNINGS; tuning++)
+    for (int tuning = 0; tuning <= PB_NTUNINGS; tuning++) /* the last: QLoRA with double quantisation */
         for (int tied = 0; tied < 2; tied++) {
-            pb_train_config c =
-                config_of(tied ? "tiny" : "tiny-llama", (pb_tuning)tuning, tuning == PB_LORA ? PB_BF16 : PB_F32);
+            const bool twice = tuning == PB_NTUNINGS;
+            pb_train_config c = config_of(tied ? "tiny" : "tiny-llama", twice ? PB_QLORA : (pb_tuning)tuning,
+                                          tuning == PB_LORA ? PB_BF16 : PB_F32);
+            c.model.nf4_double = twice;
             reading r = {.sharded = open_trainer(*state, &c)};
             CHECK_OK(pb_trainer_shard(r.sharded));
             c.comm = NULL;
@@ -122,8 +134,9 @@ static pb_memory memory_of(pb_ctx *ctx, pb_train_config c, pb_comm *ranks)
 static void memory_is_what_the_plan_says(void **state)
 {
     const int ranks = pb_comm_size(comm);
-    for (int tuning = 0; tuning < PB_NTUNINGS; tuning++) {
-        const pb_train_config c = config_of("tiny-llama", (pb_tuning)tuning, PB_BF16);
+    for (int tuning = 0; tuning <= PB_NTUNINGS; tuning++) {
+        pb_train_config c = config_of("tiny-llama", tuning == PB_NTUNINGS ? PB_QLORA : (pb_tuning)tuning, PB_BF16);
+        c.model.nf4_double = tuning == PB_NTUNINGS;
         pb_ctx plan;
         pb_comm *planned;
         CHECK_OK(pb_ctx_open_plan(&plan, PB_CPU));
