@@ -37,7 +37,7 @@ typedef struct pb_job {
      * step with shorter rows uses the beginning of each array. */
     pb_rows rows;
     double *losses; /* [ranks] of a micro-batch */
-    /* Called after each micro-batch of a step, when its activations are in memory; NULL: nothing is called. */
+    /* Callback after each micro-batch of a step, while its activations are in memory; NULL: none. */
     void (*after_micro)(void *self, int micro);
     void *after_micro_self;
 } pb_job;

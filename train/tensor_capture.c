@@ -48,7 +48,7 @@ typedef struct pb_step_capture {
     const pb_tensor_capture *c;
     pb_job *j;
     long number;
-    int micro;          /* the micro-batch whose tensors are read; -1: those of parameters */
+    int micro;          /* the micro-batch whose tensors are read; -1: tensors of parameters are */
     pb_page page;       /* the table */
     pb_capture **layer; /* [L+1] of each layer; the last: of no layer. NULL: no tensor of it matches */
     int L;
@@ -111,7 +111,7 @@ static pb_status take(void *self, const pb_tensor *x)
     return to ? add(s, x) : PB_OK;
 }
 
-/* Keeps the first failure: nothing more is read in this step, and training continues. */
+/* Keeps the first failure. After it nothing more is read in this step; training continues. */
 static void keep(step_capture *s, pb_status status)
 {
     if (s->status != PB_OK || status == PB_OK) return;
@@ -152,7 +152,7 @@ static void after_micro(void *self, int micro)
     s->micro = micro;
     if (s->status == PB_OK) keep(s, pb_trainer_activations(s->j->trainer, take, s));
     if (s->status == PB_OK && s->j->micro_batches > 1) keep(s, write_layers(s));
-    s->micro = micro + 1; /* of the gradients of the next micro-batch */
+    s->micro = micro + 1; /* gradients that are given from now on belong to the next micro-batch */
 }
 
 static bool any_rank_captures(const pb_tensor_capture *c, const pb_job *j, const pb_profiling *p)
@@ -162,7 +162,7 @@ static bool any_rank_captures(const pb_tensor_capture *c, const pb_job *j, const
     return any;
 }
 
-/* Frees what a step has apart from its page. */
+/* Frees all of a step but its page. */
 static void close_step(step_capture *s)
 {
     for (int i = 0; s->layer && i <= s->L; i++) pb_capture_close(s->layer[i]);

@@ -7,17 +7,18 @@
  *                                               and rms are of the finite elements, empty if all are not finite; first:
  *                                               the first that is not finite, empty if every one is finite; ops: those
  *                                               that write it; batch_row, token, head: of the first, empty where the
- *                                               tensor has no such axis; micro_batch: 0, 1, ..., empty of parameters
+ *                                               tensor has no such axis; micro_batch: 0, 1, ...; empty for parameters
  *     tensors/stepN-rankR-layerL.safetensors    the tensors of layer L that match, as extra tensors of a capture
  *     tensors/stepN-rankR-rest.safetensors      those of no layer
  *
- * N is the number of the step in the run. In a step of several micro-batches each has its own rows of activations, and
- * its own files, with -microM before -layerL and -rest; parameters are in the files without it.
+ * N is the number of the step in the run. If a step has several micro-batches, the table has rows for the
+ * activations of each, and each has files of its own, with -microM before -layerL and -rest; the files of parameters have
+ * no -microM.
  *
- * Activations are read after each micro-batch, parameters after the step, so replayed graphs need nothing more. With
- * --capture-gradients, gradients of activations are read during the backward pass: all ranks then make the step by kernel
- * launches, whether --mode is graph or not, with the same bits. Reading takes time: in a captured step, step_time of the
- * log has that of activations and their gradients. */
+ * Activations are read after each micro-batch and parameters after the step, so a replayed graph can be captured, too.
+ * With --capture-gradients, gradients of activations are read during the backward pass: all ranks then run the step
+ * eagerly, even with --mode graph; the results are bitwise identical. In a captured step, step_time of the log includes
+ * the time to read activations and their gradients, but not parameters. */
 #ifndef PB_TENSOR_CAPTURE_H
 #define PB_TENSOR_CAPTURE_H
 #include "train/profiling.h"
@@ -26,19 +27,20 @@
 typedef struct pb_tensor_capture {
     bool on; /* false: the option is not given, or this job is not profiled */
     pb_tok_pattern pattern;
-    long steps;                  /* that this process has made */
-    struct pb_step_capture *now; /* of the step that is being made; NULL: it is not captured */
-    bool lacks_memory;           /* it should be captured, and there is no memory for it */
+    long steps;                  /* steps that this process has begun */
+    struct pb_step_capture *now; /* of the current step; NULL: it is not captured */
+    bool lacks_memory;           /* the current step should be captured, but there is no memory for it */
 } pb_tensor_capture;
 
 /* Checks the option, and makes the folder. Agrees with the other ranks. EINVAL: no --profile-ranks, or
  * --profile-on-demand, which has no schedule; EINVAL, EFORMAT: not a regular expression that can be used. EPATH,
  * EIO. */
 pb_status pb_tensor_capture_open(const pb_job *j, const pb_profiling *p, pb_tensor_capture *out);
-/* Call it before every step; `number` is the step's number in the run. *eager: the step must not be recorded or replayed.
- * A failure does not concern the training: pb_tensor_capture_end returns it. */
+/* Call it before every step; `number` is the step's number in the run. *eager: the step must run eagerly. A failed
+ * capture does not stop training: pb_tensor_capture_end returns its status. */
 void pb_tensor_capture_begin(pb_tensor_capture *c, pb_job *j, const pb_profiling *p, long number, bool *eager);
-/* Call it after every step: writes the files. */
+/* Call it after every step: writes the files. The status of the capture: ENOMEM, EINVAL (--capture-limit), EIO, EPATH,
+ * EDEVICE. */
 pb_status pb_tensor_capture_end(pb_tensor_capture *c, pb_job *j);
 void pb_tensor_capture_close(pb_tensor_capture *c);
 #endif

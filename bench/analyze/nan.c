@@ -13,7 +13,7 @@ enum { LINE = 512, FIELDS = 18, PATH_TEXT = 1400 };
 
 typedef struct place {
     long step;
-    long micro; /* micro-batch; of parameters LONG_MAX: they are read after all */
+    long micro; /* micro-batch; LONG_MAX for parameters, which are read after the last one */
     int rank, stage;
     long order; /* within the stage: less was computed earlier */
     char tensor[64], layer[16], ops[96];

@@ -57,8 +57,7 @@ static pb_status set_share(void *field, const char *name, const char *value)
 
 /* Returns the name of the i-th axis that is an option of the command, or NULL after the last one: of run, compare and
  * bisect-backends the axes of all suites, of project the axis to which it projects. An entry of `axes` is
- * "name=default". The result is
- * valid until the next call of this thread. */
+ * "name=default". The result is valid until the next call of this thread. */
 static const char *axis_name(int command, int i)
 {
     static _Thread_local char item[2 * PB_AXIS_TEXT];

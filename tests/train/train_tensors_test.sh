@@ -35,8 +35,8 @@ expect 0 'step 2 skipped: the loss is not finite' env -u PB_POISON "$train" --mo
     --steps 2 --lr 1e38 --clip none --warmup 0 --profile-ranks 0 --profile-steps 1:0:0:1 --profile-out lost --capture-tensors hf
 grep -qx 'hf,,f32,32,64,,,,0,2048,0,0,0,swiglu_fwd+linear_fwd+addnorm_fwd,0,0,,0' lost/tensors/step2-rank0.csv || fail "hf: $(grep ^hf lost/tensors/*.csv)"
 
-# Micro-batches and gradients of activations: the step that has them is eager in both modes, and the losses do not change.
-# Only rank 0 is captured, and both ranks make this step by kernel launches.
+# Micro-batches and gradients of activations: the captured step is eager in both modes, and the losses do not change. Only
+# rank 0 captures, and both ranks run the step eagerly.
 several=(--model tiny --tuning full --batch 2 --seq 32 --steps 4 --accumulate 2 --ranks 2 --quiet --deterministic)
 expect 0 '' env -u PB_POISON "$train" "${several[@]}" --mode graph --log plain.csv
 for mode in eager graph; do

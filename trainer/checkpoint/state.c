@@ -21,67 +21,67 @@ static size_t blocks_of(const pb_param *p, size_t n)
     return p->moments == PB_ADAMW_8BIT ? (n + PB_ADAMW_BLOCK - 1) / PB_ADAMW_BLOCK : 0;
 }
 
-static bool is_absmax(pb_state_kind part) { return part == PB_STATE_M_ABSMAX || part == PB_STATE_V_ABSMAX; }
+static bool is_absmax(pb_state_kind kind) { return kind == PB_STATE_M_ABSMAX || kind == PB_STATE_V_ABSMAX; }
 
-/* The memory of a part of n elements of a tensor, whose weights and moments are these. */
-static void *memory_of(pb_state_kind part, void *w, void *m, void *v, size_t n)
+/* The device memory of a kind, of n elements whose weights and moments are at w, m and v. */
+static void *memory_of(pb_state_kind kind, void *w, void *m, void *v, size_t n)
 {
-    void *const of[PB_STATE_PARTS] = {w, m, v, m, v};
-    return is_absmax(part) && of[part] ? pb_adamw_absmax(of[part], n) : of[part];
+    void *const of[PB_STATE_KINDS] = {w, m, v, m, v};
+    return is_absmax(kind) && of[kind] ? pb_adamw_absmax(of[kind], n) : of[kind];
 }
 
-pb_state_tensor pb_state_whole(const pb_param *p, pb_state_kind part)
+pb_state_tensor pb_state_whole(const pb_param *p, pb_state_kind kind)
 {
-    static const char *const names[PB_STATE_PARTS] = {"w", "m", "v", "m_absmax", "v_absmax"};
+    static const char *const names[PB_STATE_KINDS] = {"w", "m", "v", "m_absmax", "v_absmax"};
     static const pb_st_dtype types[PB_NADAMW_FORMATS] = {PB_ST_F32, PB_ST_BF16, PB_ST_U8};
-    pb_state_tensor x = {.p = p, .rows = p->rows, .cols = part == PB_STATE_V && p->by_rows ? 1 : p->cols};
-    x.dtype = part == PB_STATE_M || part == PB_STATE_V ? types[p->moments] : PB_ST_F32;
-    if (is_absmax(part)) x.rows = 1, x.cols = blocks_of(p, pb_param_n(p));
+    pb_state_tensor x = {.p = p, .rows = p->rows, .cols = kind == PB_STATE_V && p->by_rows ? 1 : p->cols};
+    x.dtype = kind == PB_STATE_M || kind == PB_STATE_V ? types[p->moments] : PB_ST_F32;
+    if (is_absmax(kind)) x.rows = 1, x.cols = blocks_of(p, pb_param_n(p));
     x.n = x.rows * x.cols;
-    x.device = memory_of(part, p->master ? p->master : p->w, p->m, p->v, pb_param_n(p));
-    snprintf(x.name, sizeof x.name, "%s.%s", names[part], p->name);
+    x.device = memory_of(kind, p->master ? p->master : p->w, p->m, p->v, pb_param_n(p));
+    snprintf(x.name, sizeof x.name, "%s.%s", names[kind], p->name);
     return x;
 }
 
-/* Returns a part of what the checkpoint keeps of one piece (slices.h) of a trained tensor, from the shards of this rank
- * if the state is sharded. A piece of a matrix that NorMuon trains always holds whole rows, and one with moments in 8
+/* Describes the tensor of a kind for one piece (slices.h) of a parameter, in the shards of this rank if the state is
+ * sharded. A piece of a matrix that NorMuon trains always holds whole rows, and one with moments in 8
  * bits begins with a block. */
-static pb_state_tensor part_of_piece(const pb_trainer *t, const pb_piece *x, pb_state_kind part)
+static pb_state_tensor part_of_piece(const pb_trainer *t, const pb_piece *x, pb_state_kind kind)
 {
-    pb_state_tensor out = pb_state_whole(x->p, part);
-    const bool rows = part == PB_STATE_V && x->p->by_rows;
-    out.first = is_absmax(part) ? x->first / PB_ADAMW_BLOCK : rows ? x->first / x->p->cols : x->first;
-    out.n = is_absmax(part) ? blocks_of(x->p, x->n) : rows ? pb_piece_seconds(x) : x->n;
+    pb_state_tensor out = pb_state_whole(x->p, kind);
+    const bool rows = kind == PB_STATE_V && x->p->by_rows;
+    out.first = is_absmax(kind) ? x->first / PB_ADAMW_BLOCK : rows ? x->first / x->p->cols : x->first;
+    out.n = is_absmax(kind) ? blocks_of(x->p, x->n) : rows ? pb_piece_seconds(x) : x->n;
     if (!t->shards.on) {
         out.device += out.first * pb_st_dtype_size(out.dtype);
         return out;
     }
     void *const w = x->p->dtype == PB_F32 ? pb_shards_w(t, x) : pb_shards_master(t, x);
-    out.device = memory_of(part, w, pb_shards_m(t, x), pb_shards_v(t, x), x->n);
+    out.device = memory_of(kind, w, pb_shards_m(t, x), pb_shards_v(t, x), x->n);
     return out;
 }
 
 size_t pb_state_kept(const pb_trainer *t)
 {
-    return (size_t)(t->shards.on ? t->gradients.slices.n : t->ntrained) * PB_STATE_PARTS;
+    return (size_t)(t->shards.on ? t->gradients.slices.n : t->ntrained) * PB_STATE_KINDS;
 }
 
 pb_state_tensor pb_state_kept_at(const pb_trainer *t, size_t i)
 {
-    const size_t at = i / PB_STATE_PARTS;
-    const pb_state_kind part = (pb_state_kind)(i % PB_STATE_PARTS);
-    return t->shards.on ? part_of_piece(t, &t->gradients.slices.piece[at], part) : pb_state_whole(t->trained[at], part);
+    const size_t at = i / PB_STATE_KINDS;
+    const pb_state_kind kind = (pb_state_kind)(i % PB_STATE_KINDS);
+    return t->shards.on ? part_of_piece(t, &t->gradients.slices.piece[at], kind) : pb_state_whole(t->trained[at], kind);
 }
 
 size_t pb_state_written(const pb_trainer *t)
 {
-    return t->cfg.comm ? (size_t)t->gradients.slices.n * PB_STATE_PARTS : pb_state_kept(t);
+    return t->cfg.comm ? (size_t)t->gradients.slices.n * PB_STATE_KINDS : pb_state_kept(t);
 }
 
 pb_state_tensor pb_state_written_at(const pb_trainer *t, size_t i)
 {
     if (!t->cfg.comm) return pb_state_kept_at(t, i);
-    return part_of_piece(t, &t->gradients.slices.piece[i / PB_STATE_PARTS], (pb_state_kind)(i % PB_STATE_PARTS));
+    return part_of_piece(t, &t->gradients.slices.piece[i / PB_STATE_KINDS], (pb_state_kind)(i % PB_STATE_KINDS));
 }
 
 size_t pb_state_written_scalars(const pb_trainer *t)

@@ -119,7 +119,7 @@ pb_status pb_state_check(const char *where, const pb_state_files *f, pb_trainer 
 {
     size_t parts = 0;
     for (int i = 0; i < t->ntrained; i++)
-        for (size_t k = 0; k < PB_STATE_PARTS; k++) {
+        for (size_t k = 0; k < PB_STATE_KINDS; k++) {
             const pb_state_tensor x = pb_state_whole(t->trained[i], (pb_state_kind)k);
             if (x.n) PB_TRY(check_tensor(where, f, x.name, x.dtype, &x, &parts));
         }

@@ -15,7 +15,7 @@
 #include "trainer/step/token_rows.h"
 #include "trainer/step/weights.h"
 
-/* Gives a gradient [T,D] to the receiver of pb_trainer_observe. */
+/* Passes a gradient [T,D] to the callback of pb_trainer_observe. */
 static pb_status observe(const pb_trainer *t, int layer, const char *name, const char *ops, const void *p)
 {
     return pb_observe(t, layer, name, ops, p, (size_t)t->model.g.D, 0);
@@ -110,7 +110,7 @@ static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
     return observe(t, -1, "grad_hf", "rmsnorm_bwd", t->dcur);
 }
 
-/* The layer of number `layer`, from its output to its input. */
+/* Backward pass of one layer. */
 static pb_status layer_back(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_model *m = &t->model;

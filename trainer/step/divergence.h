@@ -26,7 +26,7 @@ typedef struct pb_divergence {
     double row_error; /* the largest error of a row, with the norms over that row alone */
     size_t worst_row; /* the row that has it */
     size_t row, col;  /* the element with the largest difference */
-    double is, want;  /* its values: of the second trainer and of the first */
+    double is, want;  /* its values: actual (second trainer) and expected (first) */
     pb_tensor_place place;
 } pb_divergence;
 

@@ -1,11 +1,11 @@
-/* observe.h - how the backward pass gives gradients of activations, which its layers overwrite, to the receiver of
+/* observe.h - passes gradients of activations, which the next layer of the backward pass overwrites, to the callback of
  * pb_trainer_observe (tensors.h). */
 #ifndef PB_OBSERVE_H
 #define PB_OBSERVE_H
 #include "trainer/step/tensors.h"
 
-/* Gives the gradient `name` of layer `layer` (-1: of no layer), [T,cols] at p in the model's dtype, which `ops` have just
- * computed. head: columns of one head, or 0. Does nothing without a receiver. */
+/* Calls the callback, if there is one, with the gradient `name` of layer `layer` (-1: of no layer): [T,cols] at p, in the
+ * model's dtype, which `ops` have just computed. head: columns of one head, or 0. Returns the callback's status. */
 pb_status pb_observe(const pb_trainer *t, int layer, const char *name, const char *ops, const void *p, size_t cols,
                      int head);
 #endif

@@ -23,9 +23,9 @@
  *     layers.L.grad_act, grad_gu,   of the MLP: the output and the input of SwiGLU, and the MLP's input n2
  *     grad_n2
  *     layers.L.grad_hm              of the residual stream between attention and MLP
- *     layers.L.grad_o, grad_qkv     of attention's output and of the projection's output, before RoPE and norms of heads;
- *     layers.L.grad_o, grad_q,      or, of DeepSeek-V4, of attention's output, of the queries after RoPE, and of the
- *     grad_latent                   latent projection's output
+ *     layers.L.grad_o, grad_qkv     of the attention output, and of the QKV projection's output (before QK-norm and RoPE)
+ *     layers.L.grad_o, grad_q,      DeepSeek-V4: of the attention output, of the queries after RoPE, and of the latent
+ *     grad_latent                   projection's output
  *     layers.L.grad_n1, grad_h      of the block's input n1, and of the residual stream before the layer */
 #ifndef PB_TENSORS_H
 #define PB_TENSORS_H
@@ -56,13 +56,13 @@ typedef struct pb_tensor_place {
 typedef pb_status (*pb_tensor_fn)(void *self, const pb_tensor *x);
 pb_status pb_trainer_tensors(const pb_trainer *t, pb_tensor_fn each, void *self);
 
-/* The same in two parts: activations, and the tensors of parameters. */
+/* Lists only activations, or only the tensors of parameters. */
 pb_status pb_trainer_activations(const pb_trainer *t, pb_tensor_fn each, void *self);
 pb_status pb_trainer_parameters(const pb_trainer *t, pb_tensor_fn each, void *self);
 
-/* From now on each backward pass calls each(self, gradient) for every gradient of an activation, right after the op that
- * completes it, and ends with the first failure. NULL: no longer. While it is set, no step may be recorded as a graph or
- * replayed: the receiver reads device memory between the ops. */
+/* Sets a callback: each backward pass calls each(self, gradient) for every gradient of an activation, right after the op
+ * that completes it. If the callback fails, the backward pass stops and returns its status. NULL: no callback. While one
+ * is set, steps must run eagerly, because it reads device memory between the ops. */
 void pb_trainer_observe(pb_trainer *t, pb_tensor_fn each, void *self);
 
 /* The place of element `index` of a tensor of the current batch. */

@@ -159,7 +159,7 @@ static pb_status keep(void *self, const pb_param *p, size_t first, size_t n)
     if (!t->model.cfg.nf4_double)
         return keep_frozen(t, p->stage, scales + first / block * sizeof(float),
                            (n + block - 1) / block * sizeof(float));
-    /* Scales in 8 bits depend on the whole tensor: they are valid when its last elements are. */
+    /* 8-bit scales depend on the whole tensor: they are valid once its last elements are loaded. */
     const bool complete = first + n == pb_param_n(p);
     return complete ? keep_frozen(t, p->stage, scales, pb_frozen_bytes(&t->model, p) - pb_nf4_codes(p)) : PB_OK;
 }

@@ -1,5 +1,5 @@
 /* parity_case_test.c - tests of the case `parity` of suite backward: its four requirements pass on correct code, and each
- * fails on the fault that it is there for. The faults are in the trainer of this side only. */
+ * fails on the fault that it is there for. Only the tested trainer has the faults, not the oracle. */
 #include "bench/rows/read.h"
 #include "bench/rows/series.h"
 #include "bench/suites/parity.h"
@@ -14,7 +14,7 @@ static const char *const ids[ROWS] = {"PARITY-LOSS?", "PARITY-FUSED?", "PARITY-L
 typedef enum fault { NONE, OTHER_GAINS, OTHER_MASK, OTHER_EPS, NAN_WEIGHT } fault;
 static fault now;
 
-/* The last norm is that before the head, so a factor of its gains is one of all logits. */
+/* The final norm precedes the head, so scaling its gains scales all logits. */
 static void scale_gains(pb_trainer *t, float factor)
 {
     const pb_param *p = t->model.outer[PB_P_norm];
@@ -37,7 +37,7 @@ static void spoil(pb_trainer *t)
     }
 }
 
-/* The other side's context prefers the reference. */
+/* Only the oracle's context prefers an implementation, the reference. */
 pb_status __real_pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
 pb_status __wrap_pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
 pb_status __wrap_pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out)

@@ -32,7 +32,7 @@ static void sharded_state_equals_one_rank(void **state)
                                            .shard = (pb_shard)shard});
 }
 
-/* Moments in bf16, whose rounding depends on the element, and in 8 bits, whose blocks no slice divides. */
+/* bf16 moments, whose rounding depends on the index of the element, and 8-bit moments, whose blocks no slice splits. */
 static void narrow_moments_equal_one_rank(void **state)
 {
     for (int format = PB_ADAMW_F32 + 1; format < PB_NADAMW_FORMATS; format++)

@@ -35,9 +35,9 @@ typedef struct plan {
     pb_optimizer optimizer;
     pb_normuon_config normuon; /* of the ranks; one rank alone has no guard */
     pb_adamw_format moments;
-    int rank; /* of adapters; 0: 16 */
+    int rank; /* LoRA rank; 0: 16 */
     bool nf4_double;
-    unsigned targets; /* of adapters, without norms; 0: all, with norms */
+    unsigned targets; /* LoRA targets, with frozen norms; 0: all targets, and norms are trained */
 } plan;
 
 /* The results of a run. */
@@ -130,8 +130,8 @@ static inline double step(group *w, pb_graphs *g, pb_trainer *t, const plan *p, 
     return loss;
 }
 
-/* Merges the vectors [n] of all ranks, each of whose bytes is 0 on the ranks that do not keep it: their bits, because an
- * element may be two numbers of 16 bits or four of 8. */
+/* Combines the vectors [n] of all ranks by bitwise OR: a rank has 0 where another rank keeps the value. Not by a sum of
+ * floats, because an element may hold two bf16 numbers or four 8-bit codes. */
 static inline void merge_ranks(group *w, float *vector, size_t n)
 {
     uint32_t *all = malloc(n * (size_t)w->ranks * sizeof *all), *out = calloc(n, sizeof *out);
@@ -143,7 +143,8 @@ static inline void merge_ranks(group *w, float *vector, size_t n)
     free(all);
 }
 
-/* Copies n moments of a tensor of `all`, from its element `first`, to where they are in the whole tensor's `to`. */
+/* Copies n moments of a shard to their place in `to`, the moments of the whole tensor of `all` elements. first: the index
+ * of the first one in it. */
 static inline void copy_moments(pb_adamw_format f, float *to, size_t all, size_t first, void *from, size_t n)
 {
     const size_t e = f == PB_ADAMW_F32 ? 4 : f == PB_ADAMW_BF16 ? 2 : 1;

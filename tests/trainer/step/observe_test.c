@@ -1,5 +1,5 @@
-/* observe_test.c - gradients of activations that the backward pass gives away: which, in which order, and that they are
- * those of which the gradients of the weights and of other activations are products. */
+/* observe_test.c - tests gradients of activations that the backward pass reports: which ones, in what order, and that the
+ * gradients of weights and of other activations are products of them. */
 #include "tests/trainer/step/trainer_fixture.h"
 #include "trainer/step/graphs.h"
 #include "trainer/step/trainer_impl.h"
@@ -74,7 +74,7 @@ static void check_product(const copies *c, const char *a, const char *b, const c
     if (!(norm > 0 && sqrt(sum / norm) < 1e-5)) fail_msg("%s is not the product of %s and %s", want, a, b);
 }
 
-static void they_are_the_factors_of_other_gradients(void **state)
+static void other_gradients_are_products_of_them(void **state)
 {
     pb_train_config c = config("tiny-qwen3", PB_FULL);
     pb_trainer *t = open_fixture(*state, &c);
@@ -99,7 +99,7 @@ static void they_are_the_factors_of_other_gradients(void **state)
 }
 
 /* The gradient of a row of an embedding that is not tied is the sum of grad_h over the tokens that read it. */
-static void the_last_one_is_that_of_the_embedding(void **state)
+static void grad_h_of_layer_0_sums_to_the_embedding_gradient(void **state)
 {
     pb_train_config c = config("tiny-llama", PB_FULL);
     pb_trainer *t = open_fixture(*state, &c);
@@ -114,7 +114,7 @@ static void the_last_one_is_that_of_the_embedding(void **state)
     pb_trainer_close(t);
 }
 
-static void all_are_given_in_the_order_of_the_backward_pass(void **state)
+static void all_are_reported_in_the_order_of_the_backward_pass(void **state)
 {
     static const char *const gqa[] = {"grad_act", "grad_gu",  "grad_n2", "grad_hm",
                                       "grad_o",   "grad_qkv", "grad_n1", "grad_h"};
@@ -170,9 +170,9 @@ static void a_failure_ends_the_backward_pass(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_are_the_factors_of_other_gradients),
-        cmocka_unit_test(the_last_one_is_that_of_the_embedding),
-        cmocka_unit_test(all_are_given_in_the_order_of_the_backward_pass),
+        cmocka_unit_test(other_gradients_are_products_of_them),
+        cmocka_unit_test(grad_h_of_layer_0_sums_to_the_embedding_gradient),
+        cmocka_unit_test(all_are_reported_in_the_order_of_the_backward_pass),
         cmocka_unit_test(a_failure_ends_the_backward_pass),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);
