@@ -37,6 +37,6 @@ static inline bool pb_diverges(const pb_divergence *d) { return !(d->error <= d-
  * all activations, and have no loss chunk. EINVAL: they do not. ENOMEM. Host syncs. */
 typedef void (*pb_divergence_fn)(void *self, const pb_divergence *d);
 pb_status pb_diverge(pb_trainer *first, pb_trainer *second, pb_divergence_fn each, void *self);
-/* Runs and compares the pieces of the forward pass only. */
+/* The same for the forward pass only; weights are not compared. */
 pb_status pb_diverge_forward(pb_trainer *first, pb_trainer *second, pb_divergence_fn each, void *self);
 #endif
