@@ -20,6 +20,12 @@ static bool is_or_absent(const pb_case *c, const char *axis, const char *value)
 
 pb_status pb_parity_check(const pb_case *c)
 {
+    long batch, seq;
+    PB_TRY(pb_case_int(c, "batch", &batch));
+    PB_TRY(pb_case_int(c, "seq", &seq));
+    if (batch * seq > PB_PARITY_TOKENS)
+        return pb_fail(PB_EINVAL, "case parity: batch=%ld and seq=%ld are more than %d tokens: its oracle is slow",
+                       batch, seq, PB_PARITY_TOKENS);
     if (pb_case_is(c, "mode", "eager") && pb_case_is(c, "clip", "fused") && is_or_absent(c, "loss-chunk", "0") &&
         is_or_absent(c, "recompute", "none") && is_or_absent(c, "accumulate", "1"))
         return PB_OK;

@@ -1,5 +1,6 @@
 /* parity.h - the case `parity` of suite backward: compares the forward pass and the loss of a model, on its own weights
- * and text, with those of an oracle. It is not timed. Its rows are the requirements PARITY-LOSS, PARITY-LOGITS,
+ * and text, with those of an oracle. It is not timed, and only the full grids have it: the reference implementations are slow. Its
+ * rows are the requirements PARITY-LOSS, PARITY-LOGITS,
  * PARITY-FUSED and PARITY-NORM-ROWS.
  *
  * The oracle is a trainer of the same case on the CPU. If the case itself runs on the CPU, the oracle has the reference
@@ -24,7 +25,9 @@
 
 /* True if the case is named `parity`. */
 bool pb_parity_is(const pb_case *c);
-/* Checks a case `parity`. EINVAL: the loss is computed in chunks; activations are recomputed; there are several
+enum { PB_PARITY_TOKENS = 32 }; /* the most tokens of a case */
+
+/* Checks a case `parity`. EINVAL: it has more tokens; the loss is computed in chunks; activations are recomputed; there are several
  * micro-batches; or another mode than eager or clip than fused, with which the rows would be the same. */
 pb_status pb_parity_check(const pb_case *c);
 /* Estimated seconds. */

@@ -104,10 +104,11 @@ static void every_family_passes(void **state)
 
 static void other_cases_are_refused(void **state)
 {
-    static const char *const bad[] = {"backward/parity?clip=sync&mode=eager", "backward/parity?clip=fused&mode=graph",
-                                      "backward/parity?clip=fused&loss-chunk=64&mode=eager",
-                                      "backward/parity?clip=fused&mode=eager&recompute=layer",
-                                      "backward/parity?accumulate=2&clip=fused&mode=eager"};
+    static const char *const bad[] = {"backward/parity?batch=1&clip=sync&mode=eager&seq=8",
+                                      "backward/parity?batch=1&clip=fused&mode=graph&seq=8",
+                                      "backward/parity?batch=1&clip=fused&loss-chunk=64&mode=eager&seq=8",
+                                      "backward/parity?batch=1&clip=fused&mode=eager&recompute=layer&seq=8",
+                                      "backward/parity?accumulate=2&batch=1&clip=fused&mode=eager&seq=8"};
     pb_case c;
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -115,7 +116,9 @@ static void other_cases_are_refused(void **state)
         CHECK_FAILS(pb_parity_check(&c), PB_EINVAL, "case parity needs mode=eager, clip=fused");
     }
     CHECK_OK(pb_case_parse(KEY("tiny", "lora"), &c));
-    CHECK_OK(pb_parity_check(&c));
+    CHECK_OK(pb_parity_check(&c)); /* 32 tokens */
+    CHECK_OK(pb_case_parse("backward/parity?batch=1&clip=fused&mode=eager&seq=33", &c));
+    CHECK_FAILS(pb_parity_check(&c), PB_EINVAL, "batch=1 and seq=33 are more than 32 tokens");
 }
 
 int main(void)
