@@ -5,6 +5,7 @@
 #define PB_SAYS_BEGIN       'c' /* a case begins; after the last case: the suite's conclusion begins */
 #define PB_SAYS_ALIVE       'a' /* heartbeat: samples are still being taken */
 #define PB_SAYS_NO_MEMORY   'm' /* a case lacked memory; said at once, because a killed process has no exit code */
+#define PB_SAYS_DISTURBED   'd' /* a measurement found too little time without other work on the CPUs */
 #define PB_SAYS_OUT_OF_TIME 't' /* the process ends early: the deadline leaves no time for the next case */
 
 typedef struct pb_heartbeat {

@@ -98,6 +98,7 @@ static void hear(state *r, char what)
     r->heard = pb_clock_seconds();
     if (what == PB_SAYS_OUT_OF_TIME) r->child->late = true;
     if (what == PB_SAYS_NO_MEMORY) r->child->no_memory = true;
+    if (what == PB_SAYS_DISTURBED) r->child->disturbed++;
     if (what != PB_SAYS_BEGIN) return;
     r->began = r->heard;
     r->child->at++;

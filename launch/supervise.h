@@ -46,6 +46,7 @@ typedef struct pb_child {
     bool hung;      /* it was silent for too long and got SIGTERM */
     bool late;      /* the deadline ended it, by itself (PB_SAYS_OUT_OF_TIME) or by SIGTERM */
     bool no_memory; /* a case ran out of memory */
+    int disturbed;  /* measurements that said PB_SAYS_DISTURBED */
     bool signalled; /* a signal that this process received was forwarded to it */
     bool killed;    /* this process sent SIGKILL, for any reason */
     bool abandoned; /* it survived SIGKILL; `status` is not set */

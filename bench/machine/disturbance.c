@@ -37,6 +37,14 @@ void pb_disturbance(const pb_cpu_use *before, const pb_cpu_use *after, long thre
                  100 * steal / busy);
 }
 
+void pb_disturbance_of_samples(int measurements, char *why, size_t n)
+{
+    *why = 0;
+    if (measurements)
+        snprintf(why, n, "%s (other work left too little CPU time to %d measurement%s)", load_word, measurements,
+                 measurements == 1 ? "" : "s");
+}
+
 bool pb_is_disturbance(const char *reason)
 {
     return strncmp(reason, load_word, strlen(load_word)) == 0 || strncmp(reason, steal_word, strlen(steal_word)) == 0;

@@ -33,6 +33,9 @@ double pb_cpu_own_seconds(void);
 /* Writes why the process between two times was disturbed: "load (others used 0.9 of 2 CPUs)", "steal (2.1 % of the CPU
  * time)", or both, separated by a comma; "": it was not, or a value is unknown. threads >= 1. */
 void pb_disturbance(const pb_cpu_use *before, const pb_cpu_use *after, long threads, char *why, size_t n);
-/* True if a text begins with a reason that pb_disturbance() writes. */
+/* The same for a process whose samples were judged (bench/measure/contention.h): "load (other work left too little CPU
+ * time to 3 measurements)"; "": none of them. */
+void pb_disturbance_of_samples(int measurements, char *why, size_t n);
+/* True if a text begins with a reason that these functions write. */
 bool pb_is_disturbance(const char *reason);
 #endif

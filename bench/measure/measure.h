@@ -1,6 +1,7 @@
 /* measure.h - the public header of bench/measure: measures a function, and writes what was measured as rows.
  *
  *   timing.h      times a function: warm-up calls, then samples until there are enough, and their median
+ *   contention.h  tells whether other work took CPU time while samples were taken
  *   emit.h        the emitter: writes a suite's results to results.csv and samples.csv
  *   lockstep.h    several ranks that measure together, sample by sample
  *   counters.h    emits the exact counters of a case
@@ -11,6 +12,7 @@
  *   time_slice.h  interleaving: two processes measure in alternating time slices */
 #ifndef PB_BENCH_MEASURE_H
 #define PB_BENCH_MEASURE_H
+#include "bench/measure/contention.h"
 #include "bench/measure/counters.h"
 #include "bench/measure/emit.h"
 #include "bench/measure/group_counter.h"

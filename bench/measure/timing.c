@@ -166,12 +166,38 @@ static pb_status plain_round(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure
     return PB_OK;
 }
 
+/* True if t needs more samples. spent: the seconds of those that it has. */
+static bool wants_more(const pb_measure_opts *o, const pb_timing *t, double spent)
+{
+    return !pb_interrupted() && t->n < o->max_samples && (t->n < o->min_samples || spent < o->min_time);
+}
+
+/* Takes a stretch of samples (contention.h). If it was disturbed, t has afterwards what it had before. */
+static pb_status judged_round(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t, double *spent)
+{
+    const int n = t->n;
+    const double launches = t->kernel_launches, syncs = t->host_syncs, searches = t->searches;
+    double seconds = 0;
+    pb_contention_begin_stretch(o->contention);
+    do PB_TRY(plain_round(ctx, fn, self, o, t, &seconds));
+    while (!pb_contention_stretch_over(o->contention) && wants_more(o, t, *spent + seconds));
+    if (pb_contention_end_stretch(o->contention))
+        t->n = n, t->kernel_launches = launches, t->host_syncs = syncs, t->searches = searches;
+    else *spent += seconds;
+    return PB_OK;
+}
+
 static pb_status collect(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
 {
-    double total = 0;
+    const bool judged = o->contention && !o->round_hook && !o->lockstep;
+    double spent = 0;
     if (o->call_hook && !pb_interrupted()) PB_TRY(begin_call_hook(ctx, fn, self, o));
-    while (!pb_interrupted() && t->n < o->max_samples && (t->n < o->min_samples || total < o->min_time))
-        PB_TRY((o->round_hook ? hooked_round : plain_round)(ctx, fn, self, o, t, &total));
+    if (judged) pb_contention_begin(o->contention);
+    while (wants_more(o, t, spent))
+        PB_TRY((o->round_hook ? hooked_round
+                : judged      ? judged_round
+                              : plain_round)(ctx, fn, self, o, t, &spent));
+    if (judged && pb_contention_end(o->contention) && o->heartbeat) pb_heartbeat_send(o->heartbeat, PB_SAYS_DISTURBED);
     return PB_OK;
 }
 

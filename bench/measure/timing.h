@@ -2,6 +2,7 @@
 #ifndef PB_TIMING_H
 #define PB_TIMING_H
 #include "launch/heartbeat.h"
+#include "bench/measure/contention.h"
 #include "bench/measure/hooks.h"
 #include "bench/measure/instructions.h"
 #include "bench/measure/lockstep.h"
@@ -34,6 +35,9 @@ typedef struct pb_measure_opts {
     pb_heartbeat *heartbeat;   /* gets a heartbeat after samples and warm-up calls; NULL: no heartbeats */
     pb_call_hook *call_hook;   /* adds work to every timed call (pb_slowdown_hook); NULL: none */
     pb_round_hook *round_hook; /* divides the samples into rounds (pb_time_slice_hook); NULL: a batch is a round */
+    /* Samples during which other work took CPU time are taken again; if there is no end of that, the parent gets the
+     * message PB_SAYS_DISTURBED. Without effect with a round hook or lockstep. NULL: all samples are kept */
+    pb_contention *contention;
 } pb_measure_opts;
 
 /* The usual options: a warm-up call, then samples until there are 5 that add up to 0.2 s; at most PB_MAX_SAMPLES. */

@@ -257,6 +257,7 @@ static pb_status run_process(pb_process *l, const int *order, const double *limi
     if (l->options->instructions) pb_callgrind_remove_files(l->dir, w.pid);
     l->refused = ended != PB_OK && w.at < cases.first;
     PB_TRY(ended);
+    l->disturbed += w.disturbed;
     PB_TRY(after_process(l, order, &w, loss, code, stopped));
     l->refused = w.at < cases.first && !w.killed && !w.hung && WIFEXITED(w.status);
     if (w.no_memory) *code = pb_worse_exit(*code, PB_EXIT_NO_MEMORY);
@@ -276,6 +277,7 @@ pb_status pb_process_run(pb_process *l, pb_exit *code, bool *stopped)
     pb_exit worst = PB_EXIT_OK, one = PB_EXIT_OK;
     pb_status s = PB_OK;
     l->outcome = PB_OUTCOME_ok;
+    l->disturbed = 0;
     *l->reason = 0;
     if (order) pb_plan_order(l->plan, l->seed, l->number, order), limit = limits(l, order);
     if (!limit) s = pb_fail(PB_ENOMEM, "no memory for the order of %d cases", l->plan->n);

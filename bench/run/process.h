@@ -23,6 +23,7 @@ typedef struct pb_process {
     double deadline; /* see pb_budget_deadline; 0: none */
     double end;      /* end of the budget of this command on pb_clock_seconds(); 0: none */
     bool refused;    /* output: the last process exited by itself before its first case */
+    int disturbed;   /* output: measurements for which other work on the CPUs left too little time (contention.h) */
     /* output: ok, crashed, hung or abandoned, and the reason if it is not ok (processes.h) */
     pb_outcome outcome;
     char reason[PB_REASON_TEXT];

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "bench/machine/machine.h"
+#include "bench/measure/measure.h"
 #include "kernels/engine/clock.h"
 
 enum { PERIOD_NS = 500000000 }; /* nanoseconds between two samples of the GPU's state */
@@ -28,7 +29,8 @@ struct pb_state_recording {
     pb_nvml *nvml; /* NULL: no GPU is sampled */
     char unknown[160];
     pb_cpu_use start;
-    long threads; /* of the measuring process; 0: other work does not count */
+    long threads;    /* of the measuring process; 0: other work does not count */
+    bool by_samples; /* the process itself judges its samples by the CPU time that other work took */
     pb_gpu_state gpu;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -99,9 +101,7 @@ static void stop_thread(pb_state_recording *w)
 
 static pb_cpu_use cpu_use(void) { return (pb_cpu_use){pb_clock_seconds(), pb_cpu_own_seconds(), pb_host_read("")}; }
 
-/* The number of threads of the measuring process, from which other work may take CPU time. 0: other work does not
- * count. */
-static long threads_of(const pb_options *o, pb_backend_id device)
+long pb_disturbable_threads(const pb_options *o, pb_backend_id device)
 {
     const char *set = getenv("PB_DISTURBANCE");
     const pb_suite *suite = o->suite ? pb_suite_find(o->suite) : NULL;
@@ -117,11 +117,13 @@ pb_status pb_state_recording_begin(const pb_options *o, pb_state_recording **out
     PB_TRY(pb_options_backend(o, &device));
     pb_state_recording *w = calloc(1, sizeof *w);
     const double none = (double)NAN;
+    pb_contention unused;
     if (!w) return pb_fail(PB_ENOMEM, "out of memory for the state of a process");
     w->seen = (during){0, none, none, none, none, 0};
     if (pb_nvml_concerns(device) && pb_nvml_open(device, &w->nvml) != PB_OK)
         snprintf(w->unknown, sizeof w->unknown, "%s", pb_error());
-    w->threads = threads_of(o, device);
+    w->threads = pb_disturbable_threads(o, device);
+    w->by_samples = w->threads && o->ranks <= 1 && pb_contention_open(&unused, w->threads);
     w->start = cpu_use();
     if (w->nvml) w->gpu = pb_nvml_read(w->nvml);
     const pb_status s = w->nvml ? start_thread(w) : PB_OK;
@@ -147,7 +149,8 @@ static json_t *during_json(const during *d)
 }
 
 /* Writes the reasons that make the measurements invalid, separated by commas; "": none. */
-static void spoilt_by(const pb_state_recording *w, const pb_cpu_use *end, const pb_gpu_state *gpu, char *why, size_t n)
+static void spoilt_by(const pb_state_recording *w, const pb_cpu_use *end, const pb_gpu_state *gpu, int disturbed,
+                      char *why, size_t n)
 {
     char other_work[PB_THROTTLED_TEXT] = "";
     const unsigned bits = w->nvml ? pb_throttle_spoils(w->gpu.throttle_bits) | pb_throttle_spoils(w->seen.throttle) |
@@ -158,11 +161,13 @@ static void spoilt_by(const pb_state_recording *w, const pb_cpu_use *end, const 
     if (end->host.throttle_total > w->start.host.throttle_total)
         snprintf(why + used, n - used, "%scpu_thermal", used ? ", " : "");
     used = strlen(why);
-    if (w->threads) pb_disturbance(&w->start, end, w->threads, other_work, sizeof other_work);
+    if (w->by_samples) pb_disturbance_of_samples(disturbed, other_work, sizeof other_work);
+    else if (w->threads) pb_disturbance(&w->start, end, w->threads, other_work, sizeof other_work);
     if (*other_work) snprintf(why + used, n - used, "%s%s", used ? ", " : "", other_work);
 }
 
-pb_status pb_state_recording_end(pb_state_recording *w, int process, json_t **state, char why[PB_THROTTLED_TEXT])
+pb_status pb_state_recording_end(pb_state_recording *w, int process, int disturbed, json_t **state,
+                                 char why[PB_THROTTLED_TEXT])
 {
     pb_gpu_state gpu = {0};
     if (w->nvml) stop_thread(w);
@@ -173,7 +178,7 @@ pb_status pb_state_recording_end(pb_state_recording *w, int process, json_t **st
         "end", snapshot(&end.host, w->nvml ? &gpu : NULL), "during", w->nvml ? during_json(&w->seen) : json_null(),
         "gpu_unknown", *w->unknown ? json_string(w->unknown) : json_null(), "steal_s",
         real(end.host.steal_total_s - w->start.host.steal_total_s));
-    spoilt_by(w, &end, &gpu, why, PB_THROTTLED_TEXT);
+    spoilt_by(w, &end, &gpu, disturbed, why, PB_THROTTLED_TEXT);
     pb_nvml_close(w->nvml);
     free(w);
     return *state ? PB_OK : pb_fail(PB_ENOMEM, "out of memory for a process's state");

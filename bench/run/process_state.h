@@ -22,8 +22,14 @@ enum { PB_THROTTLED_TEXT = 200 };
 pb_status pb_state_recording_begin(const pb_options *o, pb_state_recording **out);
 /* Stops the thread, frees `w` and sets *state to the entry, which the caller owns. `why` gets the reasons that make the
  * measurements invalid, separated by commas; "": none. These are throttling (PB_THROTTLE_MAP, and cpu_thermal), seen at
- * the start, at the end or in any sample, and then, if the device is a CPU, other work (disturbance.h). Other work does
- * not count if the environment variable PB_DISTURBANCE is `ignore`, as it is for the processes of a pair: both sides
- * see the same work, which the rule takes for noise, and an interleaved process would see the other one. ENOMEM. */
-pb_status pb_state_recording_end(pb_state_recording *w, int process, json_t **state, char why[PB_THROTTLED_TEXT]);
+ * the start, at the end or in any sample, and then other work, if it counts. `disturbed`: measurements that found too
+ * little time without other work. They decide if samples were judged (contention.h); else, with several ranks or where
+ * the kernel does not tell how long threads wait, the CPU time that others used meanwhile does (disturbance.h). ENOMEM. */
+pb_status pb_state_recording_end(pb_state_recording *w, int process, int disturbed, json_t **state,
+                                 char why[PB_THROTTLED_TEXT]);
+/* The number of threads of a measuring process, from which other work may take CPU time. 0: other work does not count:
+ * the device is a GPU, nothing is timed, or the environment variable PB_DISTURBANCE is `ignore`, as it is for the
+ * processes of a pair. There both sides see the same work, which the rule takes for noise, and an interleaved process
+ * would see the other one. */
+long pb_disturbable_threads(const pb_options *o, pb_backend_id device);
 #endif

@@ -208,7 +208,7 @@ pb_status pb_throttle_run(pb_attempts *a, pb_process *l, json_t *about, pb_exit 
     now_utc(end.start_utc);
     PB_TRY(pb_state_recording_begin(l->options, &w));
     pb_status s = pb_process_run(l, code, stopped);
-    const pb_status recorded = pb_state_recording_end(w, l->number, &state, why);
+    const pb_status recorded = pb_state_recording_end(w, l->number, l->disturbed, &state, why);
     end.seconds = pb_clock_seconds() - began;
     if (recorded != PB_OK) return recorded;
     if (s == PB_OK) s = note_end(a, l, *code, *stopped, why, &end);

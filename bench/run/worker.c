@@ -8,6 +8,7 @@
 #include "bench/measure/measure.h"
 #include "bench/rows/rows.h"
 #include "bench/run/process.h"
+#include "bench/run/process_state.h"
 #include "bench/run/profiled.h"
 #include "bench/run/progress.h"
 #include "bench/run/rank.h"
@@ -262,6 +263,16 @@ static pb_exit with_device(const pb_options *o, pb_backend_id device, pb_rank *r
     return pb_profiled_close(&profiled) == PB_OK ? code : pb_worse_exit(code, pb_complain(PB_EXIT_HARNESS));
 }
 
+/* Judges the samples if other work on the CPUs counts (contention.h). */
+static pb_exit with_contention(const pb_options *o, pb_backend_id device, pb_rank *rank, const pb_suite_env *env)
+{
+    pb_contention contention;
+    pb_suite_env judged = *env;
+    const long threads = rank ? 0 : pb_disturbable_threads(o, device);
+    if (threads && pb_contention_open(&contention, threads)) judged.contention = &contention;
+    return with_device(o, device, rank, &judged);
+}
+
 /* Opens the device only in this process's time slice, so that it does not disturb the other process. counter NULL:
  * times are measured. */
 static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_heartbeat *heartbeat, pb_rank *rank,
@@ -278,7 +289,7 @@ static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_he
                               .counter = counter,
                               .lockstep = rank ? &rank->lockstep : NULL,
                               .slowdown = &slowdown};
-    const pb_exit code = with_device(o, device, rank, &env);
+    const pb_exit code = with_contention(o, device, rank, &env);
     pb_time_slice_close(&slices);
     return code;
 }

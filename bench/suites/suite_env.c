@@ -8,6 +8,7 @@ pb_measure_opts pb_env_measure_opts(const pb_suite_env *env, pb_measure_opts sui
     suite.heartbeat = env->heartbeat;
     suite.lockstep = env->lockstep;
     suite.round_hook = pb_time_slice_hook(env->time_slice);
+    suite.contention = env->contention;
     suite.call_hook = pb_slowdown_hook(env->slowdown);
     if (asked->warmup > 0) suite.warmup = asked->warmup;
     if (asked->min_time >= 0) suite.min_time = asked->min_time;

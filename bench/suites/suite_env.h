@@ -21,6 +21,7 @@ typedef struct pb_suite_env {
     pb_instruction_counter *counter; /* instructions are counted and nothing is timed; NULL: time is measured */
     pb_group_counter *group; /* events of a metric group are counted and nothing is timed; NULL: time is measured */
     struct pb_profiled *profiled; /* the trace that the process records (bench/run/profiled.h); suites ignore it */
+    pb_contention *contention;    /* has disturbed samples taken again; NULL: all are kept */
     pb_slowdown *slowdown;        /* delay to inject into every timed call; NULL: none */
 } pb_suite_env;
 

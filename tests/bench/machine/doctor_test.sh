@@ -140,6 +140,16 @@ busy 0 spent 1 0 -n 1 --budget 8s --samples 80 # complete, although nothing is l
 [[ $(outcomes spent) == '0:throttled ' ]] || fail "spent: $(outcomes spent)"
 busy 0 single 0.9 0 -n 1 --threads 1 # the second CPU was idle
 [[ $(outcomes single) == '0:ok ' ]] || fail "single: $(outcomes single)"
+# Where the kernel tells how long threads wait for a CPU, each process judges its samples by that (PB_FAKE_LOST).
+PB_FAKE_LOST=0.04 busy 0 beside 2 0
+[[ $(outcomes beside) == '0:ok 1:ok 2:ok ' ]] || fail "beside: other work from which the threads did not suffer counts: $(outcomes beside)"
+PB_FAKE_LOST=0.5,0.7 busy 0 passing 2 0 -n 1
+[[ $(outcomes passing) == '0:ok ' ]] || fail "passing: other work that ended counts: $(outcomes passing)"
+grep -q 'kernel_time,s,lower,[^,]*,22,ok' passing/results.csv || fail "passing: not 22 samples: $(rows passing)"
+PB_FAKE_LOST=0.5 busy 0 lasting 2 0 -n 1
+[[ $(outcomes lasting) == '0:throttled 1:throttled:0 ' ]] || fail "lasting: $(outcomes lasting)"
+grep -q '^0,.*,throttled,,load (other work left too little CPU time to 1 measurement) (measured again)$' lasting/processes.csv ||
+    fail "lasting: processes.csv does not say why"
 PB_FAKE_OTHERS=1 expect 0 '' "$watched" "${toy[@]}" --mode slow --samples 22 --out ignored -n 1
 [[ $(outcomes ignored) == '0:ok ' ]] || fail "ignored: PB_DISTURBANCE=ignore does not hold"
 
