@@ -131,7 +131,8 @@ static atomic_bool stop;
 
 static void *compute(void *self)
 {
-    while (!atomic_load(&stop)) {}
+    while (!atomic_load(&stop)) {
+    }
     return self;
 }
 
@@ -162,7 +163,8 @@ static void threads_that_share_a_cpu_wait(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0); /* the new thread inherits it */
     assert_true(c.lost(&c, &before));
     assert_int_equal(pthread_create(&other, NULL, compute, NULL), 0);
-    for (const double began = now(); now() - began < 0.5;) {}
+    for (const double began = now(); now() - began < 0.5;) {
+    }
     assert_true(c.lost(&c, &after));
     atomic_store(&stop, true);
     pthread_join(other, NULL);
