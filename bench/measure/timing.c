@@ -194,9 +194,7 @@ static pb_status collect(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     if (o->call_hook && !pb_interrupted()) PB_TRY(begin_call_hook(ctx, fn, self, o));
     if (judged) pb_contention_begin(o->contention);
     while (wants_more(o, t, spent))
-        PB_TRY((o->round_hook ? hooked_round
-                : judged      ? judged_round
-                              : plain_round)(ctx, fn, self, o, t, &spent));
+        PB_TRY((o->round_hook ? hooked_round : judged ? judged_round : plain_round)(ctx, fn, self, o, t, &spent));
     if (judged && pb_contention_end(o->contention) && o->heartbeat) pb_heartbeat_send(o->heartbeat, PB_SAYS_DISTURBED);
     return PB_OK;
 }
