@@ -41,6 +41,7 @@ const pb_impl pb_cast_bwd_cpu[] = {PB_FAST_IMPLS(pb_cast_bwd){"ref", bwd_ref}, {
 static const char axes[] = "BSDg";
 static const pb_dims edge[] = {{2, 3, 7, 0}, {1, 5, 64, 9}, {1, 1, 1, 0}, {3, 67, 33, 1}, {1, 300, 16, 2048}, {0}};
 static const pb_dims grid[] = {{1, 4096, 64, 512}, {1, 64, 192}, {0}};
+static const pb_dims device_grid[] = {{1, 1 << 20, 64}, {0}}; /* as many gradients as a large bucket has */
 
 static pb_status check_args(int T, int D, size_t ld, float scale, const void *from, const void *to)
 {
@@ -112,6 +113,7 @@ const pb_op pb_op_cast_fwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_cast_fwd_args),
     .numbers = (const pb_number[]){PB_NUMBER(pb_cast_fwd_args, scale), {0}},
     .impls = PB_BOTH_BACKENDS(cast, fwd),
@@ -126,6 +128,7 @@ const pb_op pb_op_cast_bwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_cast_bwd_args),
     .numbers = (const pb_number[]){PB_NUMBER(pb_cast_bwd_args, scale), {0}},
     .impls = PB_BOTH_BACKENDS(cast, bwd),
