@@ -1,11 +1,12 @@
 /* gemm_fast.c - the blocked matrix product. gemm_plan.h defines the blocks, gemm_pack.h the panels, and gemm_kernel.h
- * the inner loop. Limited by multiply-adds.
+ * the inner loop. Limited by multiply-adds. With few rows of A it packs nothing (gemm_few.h), and is limited by reading B.
  *
  * Threads take panels dynamically from a shared counter, so that a delayed thread does not delay the others. Every
  * element of C is summed by one thread, in the order of k, within blocks that the plan fixes. So the result does not
  * depend on the number of threads. */
 #include <omp.h>
 
+#include "kernels/cpu/gemm_few.h"
 #include "kernels/cpu/gemm_kernel.h"
 #include "kernels/cpu/gemm_pack.h"
 #include "kernels/cpu/gemm_plan.h"
@@ -242,13 +243,49 @@ static void work(job *w, int thread)
             }
 }
 
-/* With fewer multiply-adds than this, starting threads costs more than it gains. */
-static const double worth_a_thread = 1 << 19;
+/* Multiplies all rows of A, in f32, with panels of rows of B that this thread takes from the counter. */
+static void work_few(job *w, const float *a, size_t lda)
+{
+    const pb_gemm *g = w->g;
+    const block whole = {.m = g->M, .n = g->N, .kc = g->K, .first = true, .last = true};
+    const sink s = sink_of(w, &whole);
+    const int panels = b_panels(g->N), n = panels_to_take(w, panels, B_DRAW);
+    for (int first; (first = take(&w->next[0].unit) * n) < panels;)
+        for (int p = first; p < at_most(first + n, panels); p++) {
+            const int cols = at_most(PB_NR, g->N - p * PB_NR);
+            float tile[PB_GEMM_FEW * PB_NR] __attribute__((aligned(64))) = {0};
+            few_tile(&g->b, a, lda, g->M, (size_t)p * PB_NR, cols, g->K, tile, (size_t)b_vectors(g->N, p) * PB_VLEN);
+            finish(&s, tile, g->M, 0, p * PB_NR, cols);
+        }
+}
+
+/* With fewer multiply-adds than this, starting threads costs more than it gains. A product of few rows needs the more
+ * time for each, the fewer rows it has. */
+static const double worth_a_thread = 1 << 19, worth_a_thread_few = 1 << 16;
+
+static void run_few(job *w)
+{
+    const pb_gemm *g = w->g;
+    const size_t lda = pb_gemm_round((size_t)g->K);
+    float *a = w->shared;
+    few_rows_of_a(g, a, lda);
+    if (!g->serial && (double)g->N * g->K > worth_a_thread_few) w->threads = omp_get_max_threads();
+    if (w->threads == 1) {
+        work_few(w, a, lda);
+        return;
+    }
+#pragma omp parallel num_threads(w->threads)
+    work_few(w, a, lda);
+}
 
 void pb_gemm_run(const pb_gemm *g)
 {
     job w = {.g = g, .p = pb_gemm_plan_of(g), .shared = g->workspace, .threads = 1};
     if (g->M <= 0 || g->N <= 0) return;
+    if (pb_gemm_is_few(g)) {
+        run_few(&w);
+        return;
+    }
     w.buffer = w.shared + (w.p.twice ? 2 : 1) * w.p.shared;
     w.mine = w.buffer + w.p.buffer;
     if (!g->serial && (double)g->M * g->N * g->K > worth_a_thread) w.threads = omp_get_max_threads();

@@ -17,7 +17,8 @@ enum {
     PB_GEMM_TILE_BUFFER = 1 << 20,   /* floats of the f32 tile buffer for a bf16 C summed over several blocks of K */
     PB_GEMM_ROWS = 128,              /* most rows of A that a thread packs at a time */
     PB_GEMM_COLS = 64,               /* most columns of B that a thread packs at a time; read once per panel of A */
-    PB_GEMM_ALIGN = 16               /* floats in a cache line */
+    PB_GEMM_ALIGN = 16,              /* floats in a cache line */
+    PB_GEMM_FEW = 4                  /* most rows of A of a product that packs nothing (gemm_few.h) */
 };
 
 typedef struct pb_gemm_plan {
@@ -42,6 +43,9 @@ static inline size_t pb_gemm_packed(int width, int kc)
 {
     return pb_gemm_round(pb_gemm_round((size_t)width) * (size_t)kc + 2 * (size_t)width + 2 * PB_GEMM_ALIGN);
 }
+
+/* True if the product packs nothing: it has few rows of A, and B is stored [N,K]. */
+static inline bool pb_gemm_is_few(const pb_gemm *g) { return g->M <= PB_GEMM_FEW && !g->a.trans && g->b.trans; }
 
 static inline pb_gemm_plan pb_gemm_plan_of(const pb_gemm *g)
 {

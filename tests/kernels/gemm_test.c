@@ -265,18 +265,21 @@ static void several_blocks(void **state)
     check_all(1200, 1030, 780, BF16_C | TRANS_A | TRANS_B, B_NF4);
     check_all(5000, 17, 800, BF16_C, B_F32);
     check_all(9, 70000, 20, TRANS_B, B_NF4_DOUBLE);
+    check_all(3, 3000, 1700, TRANS_B | BF16_C | ACCUMULATE | BIAS, B_BF16); /* packs nothing */
+    check_all(1, 5000, 800, TRANS_B | SCALED, B_NF4);
 }
 
 static void threads_do_not_change_a_bit(void **state)
 {
-    static const int dims[][3] = {{256, 320, 1100}, {320, 256, 1100}, {1100, 16, 577}, {33, 2000, 65}, {16, 1000, 600}};
+    static const int dims[][3] = {{256, 320, 1100}, {320, 256, 1100}, {1100, 16, 577},
+                                  {33, 2000, 65},   {16, 1000, 600},  {2, 1000, 800}};
     static const int flags[] = {TRANS_B | BF16_C, TRANS_A, ACCUMULATE | BIAS | SCALED, BF16_C | BF16_A | ACCUMULATE};
     const int threads = omp_get_max_threads();
     (void)state;
     for (int e = 0; e < ENGINES; e++)
-        for (int d = 0; d < 20 && present(&engines[e]); d++) {
+        for (int d = 0; d < 24 && present(&engines[e]); d++) {
             problem p =
-                make(dims[d % 5][0], dims[d % 5][1], dims[d % 5][2], flags[d / 5], d % 2 ? B_BF16 : B_F32, false);
+                make(dims[d % 6][0], dims[d % 6][1], dims[d % 6][2], flags[d / 6], d % 2 ? B_BF16 : B_F32, false);
             unsigned char *first = room(p.c_bytes);
             for (int n = 0; n <= 3; n++) { /* 0: serial */
                 p.g.serial = n == 0;

@@ -1,0 +1,72 @@
+/* gemm_few.h - sums of a product with few rows of A and a B that is stored [N,K], such as a dense layer of the one token
+ * that a model writes next. Each element of B is used only M times, so the product is limited by reading B: its rows
+ * are read in the order of memory, and nothing of them is packed. */
+#ifndef PB_GEMM_FEW_H
+#define PB_GEMM_FEW_H
+#include "kernels/cpu/gemm_pack.h"
+#include "kernels/cpu/gemm_plan.h"
+
+/* FEW_ROWS: rows of B that are read at the same time. Together with M they need FEW_ROWS M accumulators, which must fit
+ * the 16 vector registers of AVX2. */
+enum { FEW_ROWS = 4 };
+
+/* Computes to[i*ld + r] = sum over k of a[i*lda + k] b[row + r][k] for i < m and r < rows <= FEW_ROWS. Rows of `a` are
+ * padded with zeros to whole vectors. The order of the additions depends on K alone. */
+PB_INLINE void few_sums(source s, const pb_mat *b, const float *a, size_t lda, int m, size_t row, int rows, int K,
+                        float *to, size_t ld)
+{
+    vf sum[FEW_ROWS][PB_GEMM_FEW] = {0};
+    for (int k = 0; k < K; k += PB_VLEN)
+        for (int r = 0; r < rows; r++) {
+            const vf w = K - k < PB_VLEN ? fetch(s, b, row + (size_t)r, (size_t)k, K - k)
+                                         : fetch(s, b, row + (size_t)r, (size_t)k, PB_VLEN);
+            for (int i = 0; i < m; i++)
+                sum[r][i] = vf_fma(w, vf_load(a + (size_t)i * lda, (size_t)k, PB_F32), sum[r][i]);
+        }
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < m; i++) to[(size_t)i * ld + (size_t)r] = vf_sum(sum[r][i]);
+}
+
+/* The same with constants for m and rows, except for the last rows of B. */
+PB_INLINE void few_sums_of(source s, const pb_mat *b, const float *a, size_t lda, int m, size_t row, int rows, int K,
+                           float *to, size_t ld)
+{
+    enum { HALF = FEW_ROWS / 2 };
+    if (rows < FEW_ROWS) {
+        for (int r = 0; r < rows; r++) few_sums(s, b, a, lda, m, row + (size_t)r, 1, K, to + r, ld);
+        return;
+    }
+    switch (m) {
+    case 1: few_sums(s, b, a, lda, 1, row, FEW_ROWS, K, to, ld); break;
+    case 2: few_sums(s, b, a, lda, 2, row, FEW_ROWS, K, to, ld); break;
+    case 3: few_sums(s, b, a, lda, 3, row, FEW_ROWS, K, to, ld); break;
+    default: /* 16 accumulators would leave no register for a row */
+        few_sums(s, b, a, lda, 4, row, HALF, K, to, ld);
+        few_sums(s, b, a, lda, 4, row + HALF, HALF, K, to + HALF, ld);
+    }
+}
+
+/* Computes the tile to[m][ld] of the products of all m rows of A with n rows of B, from `row` on. */
+static void few_tile(const pb_mat *b, const float *a, size_t lda, int m, size_t row, int n, int K, float *to, size_t ld)
+{
+    for (int r = 0; r < n; r += FEW_ROWS) {
+        const int rows = n - r < FEW_ROWS ? n - r : FEW_ROWS;
+        switch (source_of(b)) {
+        case FROM_F32: few_sums_of(FROM_F32, b, a, lda, m, row + (size_t)r, rows, K, to + r, ld); break;
+        case FROM_BF16: few_sums_of(FROM_BF16, b, a, lda, m, row + (size_t)r, rows, K, to + r, ld); break;
+        case FROM_NF4: few_sums_of(FROM_NF4, b, a, lda, m, row + (size_t)r, rows, K, to + r, ld); break;
+        }
+    }
+}
+
+/* Converts the rows of A to f32, each padded with zeros to lda floats. */
+static void few_rows_of_a(const pb_gemm *g, float *to, size_t lda)
+{
+    for (int i = 0; i < g->M; i++)
+        for (int k = 0; k < (int)lda; k += PB_VLEN) {
+            const int n = g->K - k < PB_VLEN ? g->K - k : PB_VLEN;
+            const vf v = n > 0 ? fetch(source_of(&g->a), &g->a, (size_t)i, (size_t)k, n) : (vf){0};
+            vf_store(to + (size_t)i * lda, (size_t)k, PB_F32, v);
+        }
+}
+#endif
