@@ -71,6 +71,10 @@ static void check_logits(pb_ctx *ctx, pb_trainer *t, const pb_safetensors *f, do
     free(want), free(got);
 }
 
+/* The terms of a gradient of Doge's dt_bias nearly cancel. In double precision its norm in layer 0 is 1.2391133e-4; in f32
+ * it is off by 3.1e-6 of that in transformers, and by 1.1e-5 and 1.8e-5 in two implementations of this project. */
+static double bound_of(const pb_param *p) { return strstr(p->name, "dt_bias") ? 4e-5 : 2e-5; }
+
 static void check_gradients(const pb_model *m, const pb_safetensors *f)
 {
     for (int i = 0; i < m->n; i++) {
@@ -83,8 +87,8 @@ static void check_gradients(const pb_model *m, const pb_safetensors *f)
             sum += (double)p->grad[k] * (double)p->grad[k];
             dot += (double)p->grad[k] * (2 * pb_uniform(99, k) - 1);
         }
-        const double norm = (double)want[0];
-        if (!(fabs(sqrt(sum) - norm) <= 2e-5 * norm) || !(fabs(dot - (double)want[1]) <= 2e-5 * norm))
+        const double norm = (double)want[0], most = bound_of(p) * norm;
+        if (!(fabs(sqrt(sum) - norm) <= most) || !(fabs(dot - (double)want[1]) <= most))
             fail_msg("%s: %s: |grad| %.8g and <grad,fixed> %.8g, transformers has %.8g and %.8g", m->g.name, p->name,
                      sqrt(sum), dot, norm, (double)want[1]);
         free(want);
