@@ -203,7 +203,7 @@ static void the_same_data_give_the_same_rates(void **state)
 {
     (void)state;
     recording *z = record(3, 60, 0, 0.02, 20), *y = record(3, 60, 0, 0.02, 21);
-    const pb_sim_opts o = options(500);
+    const pb_sim_opts o = options(100);
     const pb_sim_session s = {60, true};
     pb_simulation a = simulate(z, 3, &s, 1, &o), b = simulate(z, 3, &s, 1, &o), c = simulate(y, 3, &s, 1, &o);
     assert_memory_equal(&a, &b, sizeof a);
