@@ -30,7 +30,7 @@ const float pb_nf4_level[16] = {
 
 size_t pb_gemm_workspace(const pb_gemm *g)
 {
-    if (pb_gemm_is_few(g)) return (size_t)g->M * pb_gemm_round((size_t)g->K) * sizeof(float);
+    if (pb_gemm_is_few(g)) return (size_t)g->M * pb_gemm_few_ld(g) * sizeof(float);
     const pb_gemm_plan p = pb_gemm_plan_of(g);
     const size_t threads = g->serial ? 1 : (size_t)omp_get_max_threads();
     return ((p.twice ? 2 : 1) * p.shared + p.buffer + threads * p.mine) * sizeof(float);

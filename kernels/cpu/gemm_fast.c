@@ -266,7 +266,7 @@ static const double worth_a_thread = 1 << 19, worth_a_thread_few = 1 << 16;
 static void run_few(job *w)
 {
     const pb_gemm *g = w->g;
-    const size_t lda = pb_gemm_round((size_t)g->K);
+    const size_t lda = pb_gemm_few_ld(g);
     float *a = w->shared;
     few_rows_of_a(g, a, lda);
     if (!g->serial && (double)g->N * g->K > worth_a_thread_few) w->threads = omp_get_max_threads();

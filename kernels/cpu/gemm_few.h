@@ -13,18 +13,48 @@
  * an accumulator, and AVX2 has 16 vector registers. */
 enum { FEW_STREAMS = PB_NR < 16 ? PB_NR : 16, FEW_STREAMS_2 = 8, FEW_STREAMS_4 = 4 };
 
-/* Computes to[i*ld + r] = sum over k of a[i*lda + k] b[row + r][k] for i < m and r < rows <= FEW_STREAMS. Rows of `a`
- * are padded with zeros to whole vectors. The order of the additions depends on K alone. */
+/* Two vectors of elements, and what they belong to in a group of 2 PB_VLEN consecutive elements: of bf16, `low` has those
+ * with an even index and `high` the others, because a 32-bit lane holds one of each, and both are widened by one
+ * operation; of other types, `low` has the first PB_VLEN. */
+typedef struct pair {
+    vf low, high;
+} pair;
+
+PB_INLINE pair pair_of_bf16(const void *p)
+{
+    const vu both = *(const vu *)p;
+    return (pair){(vf)(both << 16), (vf)(both & 0xffff0000u)};
+}
+
+/* The n <= 2 PB_VLEN elements of a stored row from column `col` on; others are 0. */
+PB_INLINE pair fetch_pair(source s, const pb_mat *m, size_t row, size_t col, int n)
+{
+    if (s == FROM_BF16) {
+        const uint16_t *p = (const uint16_t *)m->p + row * m->ld + col;
+        uint16_t some[2 * PB_VLEN] = {0};
+        if (n == 2 * PB_VLEN) return pair_of_bf16(p);
+        memcpy(some, p, (size_t)n * sizeof *some);
+        return pair_of_bf16(some);
+    }
+    if (n <= PB_VLEN) return (pair){.low = fetch(s, m, row, col, n)};
+    return (pair){fetch(s, m, row, col, PB_VLEN), fetch(s, m, row, col + PB_VLEN, n - PB_VLEN)};
+}
+
+/* Computes to[i*ld + r] = sum over k of a[i*lda + k] b[row + r][k] for i < m and r < rows <= FEW_STREAMS. Each row of `a`
+ * has the order that few_rows_of_a gives it. The order of the additions depends on K alone. */
 PB_INLINE void few_sums(source s, const pb_mat *b, const float *a, size_t lda, int m, size_t row, int rows, int K,
                         float *to, size_t ld)
 {
     vf sum[FEW_STREAMS][PB_GEMM_FEW] = {0};
-    for (int k = 0; k < K; k += PB_VLEN)
+    for (int k = 0; k < K; k += 2 * PB_VLEN)
         for (int r = 0; r < rows; r++) {
-            const vf w = K - k < PB_VLEN ? fetch(s, b, row + (size_t)r, (size_t)k, K - k)
-                                         : fetch(s, b, row + (size_t)r, (size_t)k, PB_VLEN);
-            for (int i = 0; i < m; i++)
-                sum[r][i] = vf_fma(w, vf_load(a + (size_t)i * lda, (size_t)k, PB_F32), sum[r][i]);
+            const pair w = K - k < 2 * PB_VLEN ? fetch_pair(s, b, row + (size_t)r, (size_t)k, K - k)
+                                               : fetch_pair(s, b, row + (size_t)r, (size_t)k, 2 * PB_VLEN);
+            for (int i = 0; i < m; i++) {
+                const float *x = a + (size_t)i * lda + k;
+                sum[r][i] = vf_fma(w.low, vf_load(x, 0, PB_F32), sum[r][i]);
+                sum[r][i] = vf_fma(w.high, vf_load(x, PB_VLEN, PB_F32), sum[r][i]);
+            }
         }
     for (int r = 0; r < rows; r++)
         for (int i = 0; i < m; i++) to[(size_t)i * ld + (size_t)r] = vf_sum(sum[r][i]);
@@ -61,14 +91,17 @@ static void few_tile(const pb_mat *b, const float *a, size_t lda, int m, size_t 
     }
 }
 
-/* Converts the rows of A to f32, each padded with zeros to lda floats. */
+/* Converts the rows of A to f32, each padded with zeros to lda floats, a multiple of 2 PB_VLEN. If B is bf16, each group of
+ * 2 PB_VLEN elements has those with an even index first, as a `pair` has. */
 static void few_rows_of_a(const pb_gemm *g, float *to, size_t lda)
 {
+    const bool even_first = source_of(&g->b) == FROM_BF16;
     for (int i = 0; i < g->M; i++)
-        for (int k = 0; k < (int)lda; k += PB_VLEN) {
-            const int n = g->K - k < PB_VLEN ? g->K - k : PB_VLEN;
-            const vf v = n > 0 ? fetch(source_of(&g->a), &g->a, (size_t)i, (size_t)k, n) : (vf){0};
-            vf_store(to + (size_t)i * lda, (size_t)k, PB_F32, v);
+        for (size_t k = 0; k < lda; k++) {
+            const size_t group = k / (2 * PB_VLEN) * (2 * PB_VLEN), at = k - group;
+            const size_t from = group + (even_first ? at < PB_VLEN ? 2 * at : 2 * (at - PB_VLEN) + 1 : at);
+            const size_t e = (size_t)i * g->a.ld + from;
+            to[(size_t)i * lda + k] = from < (size_t)g->K ? vf_load_n(g->a.p, e, g->a.dtype, 1)[0] : 0;
         }
 }
 #endif

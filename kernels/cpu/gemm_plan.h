@@ -46,6 +46,8 @@ static inline size_t pb_gemm_packed(int width, int kc)
 
 /* True if the product packs nothing: it has few rows of A, and B is stored [N,K]. */
 static inline bool pb_gemm_is_few(const pb_gemm *g) { return g->M <= PB_GEMM_FEW && !g->a.trans && g->b.trans; }
+/* Floats from one row of A to the next in the workspace of such a product: two vectors of AVX-512 divide them. */
+static inline size_t pb_gemm_few_ld(const pb_gemm *g) { return ((size_t)g->K + 31) / 32 * 32; }
 
 static inline pb_gemm_plan pb_gemm_plan_of(const pb_gemm *g)
 {
