@@ -7,15 +7,16 @@
  * an undisturbed process stays.
  *
  * Samples are judged in stretches: one sample, or as many as take PB_STRETCH seconds. A stretch is disturbed if
- *     waited + stolen T / C > PB_DISTURBED (its seconds)
- * with `waited` summed over the threads of the process, `stolen` summed over the CPUs of the machine, T threads that
- * measure and C CPUs of the machine. Where T is at most C, an idle machine has waits far below that limit: 0.3 to 0.6 %
- * on a virtual machine with 2 CPUs.
+ *     waited + stolen * T / C > PB_DISTURBED * (duration of the stretch)
+ * waited: summed over the threads of the process; stolen: summed over the CPUs of the machine; T: threads that measure;
+ * C: CPUs of the machine. A process that may use fewer CPUs than T is not judged, because its threads wait for each other.
+ * On an idle virtual machine with 2 CPUs the left side was 0.3 to 0.6 % of the duration.
  *
- * Other work may last. A measurement that has spent PB_PATIENCE seconds on disturbed stretches gives up: it keeps what
- * it measures from then on, and its process counts as disturbed (bench/run/throttle.h). The next measurement waits only
- * a quarter as long, and so on, until one does not give up; so other work that never ends costs a process at most 4/3
- * PB_PATIENCE. Work on another hardware thread of the same core, in caches and in memory is not seen. */
+ * Other work may never end. So each measurement has a budget, PB_PATIENCE seconds, for disturbed stretches. When it is used
+ * up, the measurement gives up: it keeps what it measures from then on, and its process counts as disturbed
+ * (bench/run/throttle.h). After a measurement that gave up, the next one has a quarter of its budget; after one that did
+ * not, it is PB_PATIENCE again. Other work that never ends thus costs a process at most 4/3 PB_PATIENCE. Work on another
+ * hardware thread of the same core, in caches and in memory is not seen. */
 #ifndef PB_CONTENTION_H
 #define PB_CONTENTION_H
 #include <stdbool.h>
@@ -25,16 +26,16 @@
 #define PB_PATIENCE  25.0
 
 typedef struct pb_contention {
-    /* Sets *seconds to the CPU time that was lost since the process began: the left side of the formula. False: unknown,
-     * and then no stretch is disturbed. */
+    /* Sets *seconds to waited + stolen * T / C since the process began. False: unknown, and then no stretch is
+     * disturbed. */
     bool (*lost)(const struct pb_contention *c, double *seconds);
-    long threads;    /* T */
-    double patience; /* seconds that the next measurement spends on disturbed stretches at most */
-    double left;     /* of the present measurement: what is left of its patience */
-    bool gave_up;    /* the present measurement gave up */
-    double began;    /* of the present stretch: its begin by pb_clock_seconds() ... */
-    double lost_before;
-    bool known; /* ... what was lost until then, and whether that is known */
+    long threads;       /* T */
+    double patience;    /* budget of the next measurement for disturbed stretches, seconds */
+    double left;        /* what is left of the present measurement's budget, seconds */
+    bool gave_up;       /* the present measurement gave up */
+    double began;       /* when the present stretch began, by pb_clock_seconds() */
+    double lost_before; /* lost() at that time */
+    bool known;         /* lost() succeeded then */
 } pb_contention;
 
 /* Begins to judge a process of which `threads` threads measure. False: it cannot be judged, because the kernel does not

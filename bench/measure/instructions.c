@@ -119,7 +119,7 @@ static pb_status open_perf(pb_instruction_counter *out)
 
 static pb_status end_perf(const pb_instruction_counter *c, double *count)
 {
-    uint64_t v[3]; /* instructions, and nanoseconds for which the counter was wanted and in use */
+    uint64_t v[3]; /* instructions; time enabled and time running of the counter, in ns */
     if (ioctl(c->fd, PERF_EVENT_IOC_DISABLE, 0) != 0 || read(c->fd, v, sizeof v) != (ssize_t)sizeof v)
         return pb_fail(PB_EDEVICE, "--instructions perf: the counter cannot be read: %s", strerror(errno));
     if (!v[2] || v[1] != v[2])

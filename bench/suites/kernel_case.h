@@ -21,10 +21,11 @@ pb_status pb_kernel_case_work(const pb_case *c, pb_cost *work);
 double pb_kernel_case_seconds(const pb_case *c, bool device);
 
 /* Call add(user, case) for each case (pb_suite.enumerate).
- * pb_kernel_cases: of each op the first shape of its grid, on a GPU also its device grid. full: all shapes, and the
- * implementations that serve only what a faster one does not take.
- * pb_kernel_edges: of each op the first three edge shapes that the implementation takes, because shapes of the grids take
- * minutes on an emulated processor, and those of the tests reach the same code. full: all edge shapes. */
+ * pb_kernel_cases: of each op the first shape of its grid, on a GPU also all shapes of its device grid. full: all shapes of
+ * both, and fallback implementations, which are used only for inputs that a faster one refuses.
+ * pb_kernel_edges: of each op the first three edge shapes that the implementation takes; full: all of them. Edge shapes are
+ * those of the ops' tests. They reach the same code as the shapes of the grids, which take minutes on an emulated
+ * processor. */
 pb_status pb_kernel_cases(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user);
 pb_status pb_kernel_edges(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user);
 /* Finds the first edge shape of the op, from `from` on, that implementation plan->impl takes for dtype t; *out is NULL

@@ -20,7 +20,7 @@ __device__ unsigned long long first_not_finite;
 
 __global__ void trace_begin_kernel(void) { first_not_finite = ~0ull; }
 
-/* Looks at the accumulators of dv after tile n. */
+/* Records the first accumulator of dv that is not finite after tile n, in the order of tile, CTA, thread and element. */
 template <int D> __device__ inline void trace_dv(const float (&dv)[D / 8][4], int n)
 {
     static_assert(D / 2 <= 1 << ELEMENT_BITS, "an accumulator's number fits");
