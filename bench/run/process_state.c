@@ -101,7 +101,9 @@ static void stop_thread(pb_state_recording *w)
 
 static pb_cpu_use cpu_use(void) { return (pb_cpu_use){pb_clock_seconds(), pb_cpu_own_seconds(), pb_host_read("")}; }
 
-long pb_disturbable_threads(const pb_options *o, pb_backend_id device)
+/* The number of threads of the measuring process, from which other work may take CPU time. 0: other work does not count:
+ * the device is a GPU, nothing is timed, or PB_DISTURBANCE is `ignore`. */
+static long threads_of(const pb_options *o, pb_backend_id device)
 {
     const char *set = getenv("PB_DISTURBANCE");
     const pb_suite *suite = o->suite ? pb_suite_find(o->suite) : NULL;
@@ -109,6 +111,16 @@ long pb_disturbable_threads(const pb_options *o, pb_backend_id device)
     if (suite && suite->untimed) return 0;
     const long each = o->threads > 0 ? o->threads : omp_get_max_threads();
     return o->ranks > 1 ? o->ranks * each : each;
+}
+
+static bool judges_samples(const pb_options *o, long threads, double quota_cpus, pb_contention *c)
+{
+    return threads && o->ranks <= 1 && !(quota_cpus < (double)threads) && pb_contention_open(c, threads);
+}
+
+bool pb_samples_are_judged(const pb_options *o, pb_backend_id device, pb_contention *c)
+{
+    return judges_samples(o, threads_of(o, device), pb_host_read("").quota_cpus, c);
 }
 
 pb_status pb_state_recording_begin(const pb_options *o, pb_state_recording **out)
@@ -122,9 +134,9 @@ pb_status pb_state_recording_begin(const pb_options *o, pb_state_recording **out
     w->seen = (during){0, none, none, none, none, 0};
     if (pb_nvml_concerns(device) && pb_nvml_open(device, &w->nvml) != PB_OK)
         snprintf(w->unknown, sizeof w->unknown, "%s", pb_error());
-    w->threads = pb_disturbable_threads(o, device);
-    w->by_samples = w->threads && o->ranks <= 1 && pb_contention_open(&unused, w->threads);
+    w->threads = threads_of(o, device);
     w->start = cpu_use();
+    w->by_samples = judges_samples(o, w->threads, w->start.host.quota_cpus, &unused);
     if (w->nvml) w->gpu = pb_nvml_read(w->nvml);
     const pb_status s = w->nvml ? start_thread(w) : PB_OK;
     if (s == PB_OK) *out = w;

@@ -11,6 +11,7 @@
 #define PB_PROCESS_STATE_H
 #include <jansson.h>
 
+#include "bench/measure/measure.h"
 #include "bench/options/options.h"
 #include "kernels/engine/op.h"
 
@@ -23,13 +24,13 @@ pb_status pb_state_recording_begin(const pb_options *o, pb_state_recording **out
 /* Stops the thread, frees `w` and sets *state to the entry, which the caller owns. `why` gets the reasons that make the
  * measurements invalid, separated by commas; "": none. These are throttling (PB_THROTTLE_MAP, and cpu_thermal), seen at
  * the start, at the end or in any sample, and then other work, if it counts. `disturbed`: measurements that found too
- * little time without other work. They decide if samples were judged (contention.h); else, with several ranks or where
- * the kernel does not tell how long threads wait, the CPU time that others used meanwhile does (disturbance.h). ENOMEM. */
+ * little time without other work. They decide if samples were judged; else the CPU time that others used meanwhile does
+ * (disturbance.h). ENOMEM. */
 pb_status pb_state_recording_end(pb_state_recording *w, int process, int disturbed, json_t **state,
                                  char why[PB_THROTTLED_TEXT]);
-/* The number of threads of a measuring process, from which other work may take CPU time. 0: other work does not count:
- * the device is a GPU, nothing is timed, or the environment variable PB_DISTURBANCE is `ignore`, as it is for the
- * processes of a pair. There both sides see the same work, which the rule takes for noise, and an interleaved process
- * would see the other one. */
-long pb_disturbable_threads(const pb_options *o, pb_backend_id device);
+/* True if the measuring process judges its samples (contention.h), for which *c is then ready. False with several ranks, on a
+ * GPU, if nothing is timed, if the process has fewer CPUs, or a smaller CPU quota, than threads, if the kernel does not tell
+ * how long threads wait, and if the environment variable PB_DISTURBANCE is `ignore`. So it is for the processes of a pair:
+ * both sides see the same work, which the rule takes for noise, and an interleaved process would see the other one. */
+bool pb_samples_are_judged(const pb_options *o, pb_backend_id device, pb_contention *c);
 #endif

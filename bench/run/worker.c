@@ -268,8 +268,7 @@ static pb_exit with_contention(const pb_options *o, pb_backend_id device, pb_ran
 {
     pb_contention contention;
     pb_suite_env judged = *env;
-    const long threads = rank ? 0 : pb_disturbable_threads(o, device);
-    if (threads && pb_contention_open(&contention, threads)) judged.contention = &contention;
+    if (!rank && pb_samples_are_judged(o, device, &contention)) judged.contention = &contention;
     return with_device(o, device, rank, &judged);
 }
 

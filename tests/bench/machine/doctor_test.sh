@@ -150,6 +150,8 @@ PB_FAKE_LOST=0.5 busy 0 lasting 2 0 -n 1
 [[ $(outcomes lasting) == '0:throttled 1:throttled:0 ' ]] || fail "lasting: $(outcomes lasting)"
 grep -q '^0,.*,throttled,,load (other work left too little CPU time to 1 measurement) (measured again)$' lasting/processes.csv ||
     fail "lasting: processes.csv does not say why"
+PB_FAKE_QUOTA=1.5 PB_FAKE_LOST=0.5 busy 0 quota 0.3 0 -n 1 # the two threads wait for each other
+[[ $(outcomes quota) == '0:ok ' ]] || fail "quota: waiting for the container's quota counts as other work: $(outcomes quota)"
 PB_FAKE_OTHERS=1 expect 0 '' "$watched" "${toy[@]}" --mode slow --samples 22 --out ignored -n 1
 [[ $(outcomes ignored) == '0:ok ' ]] || fail "ignored: PB_DISTURBANCE=ignore does not hold"
 

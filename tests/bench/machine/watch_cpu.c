@@ -4,7 +4,8 @@
  * PB_FAKE_OTHERS  for each measuring process in turn ("0,1.5,0"), how many of the machine's 2 CPUs other processes use;
  *                 the last number holds for all later processes
  * PB_FAKE_STEAL   likewise, how many CPUs' time the hypervisor gives to other virtual machines
- * If neither variable is set, the machine's real state is returned. Otherwise the kernel seems not to tell how long
+ * PB_FAKE_QUOTA   the CPU quota of the container
+ * If neither of the first two is set, the machine's real state is returned. Otherwise the kernel seems not to tell how long
  * threads wait for a CPU, unless this variable is set too:
  * PB_FAKE_LOST    the share of their time that threads wait for a CPU; "0.5,3": only in the first 3 s of each process */
 #include <stdlib.h>
@@ -46,6 +47,7 @@ pb_host_state __wrap_pb_host_read(const char *root)
     calls++;
     then = now;
     s.usable_cpus = 2;
+    if (getenv("PB_FAKE_QUOTA")) s.quota_cpus = strtod(getenv("PB_FAKE_QUOTA"), NULL);
     s.usable_steal_total_s = steal_s;
     s.usable_busy_total_s = pb_cpu_own_seconds() + others_s + steal_s;
     return s;
