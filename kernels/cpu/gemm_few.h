@@ -20,9 +20,12 @@ typedef struct pair {
     vf low, high;
 } pair;
 
+/* Lanes that hold two bf16 each; aligned as one bf16 is. */
+typedef uint32_t two_bf16 __attribute__((vector_size(PB_VLEN * 4), aligned(2), may_alias));
+
 PB_INLINE pair pair_of_bf16(const void *p)
 {
-    const vu both = *(const vu *)p;
+    const vu both = (vu) * (const two_bf16 *)p;
     return (pair){(vf)(both << 16), (vf)(both & 0xffff0000u)};
 }
 
