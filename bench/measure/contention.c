@@ -3,7 +3,6 @@
 #include "bench/measure/contention.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
  * correctness. The retry is a new process with the next free number. There are at most --throttle-retries retries of a
  * process (2); the rows of each throttled attempt stay in the file.
  *
- * A process from which other work took CPU time (disturbance.h) is throttled too. Other work may last longer than a
+ * A process that other work disturbed (process_state.h) is throttled too. Other work may last longer than a
  * run, so without --throttle-retries a run has at most one retry for it, and only if no process was repeated before. If
  * --budget leaves no time for this retry, it is skipped, and the run is still complete. */
 #ifndef PB_THROTTLE_H

@@ -45,7 +45,7 @@ pb_status pb_matrix_fault_find(pb_trainer *t, pb_matrix_fault *out)
     return s;
 }
 
-/* ---- saving the inputs of the call at fault ----------------------------------------------------------------------------------------------- */
+/* ---- saving the inputs of the call at fault ------------------------------------------------------------ */
 
 /* Copies n elements of device memory into the call's tensor `name`. */
 static pb_status set(pb_trainer *t, pb_call *c, const char *name, const void *device)
