@@ -261,7 +261,8 @@ static void work_few(job *w, const float *a, size_t lda)
 
 /* With fewer multiply-adds than this, starting threads costs more than it gains. With few rows of A
  * a multiply-add takes longer, because it waits for B to be read from memory; the second limit is an estimate. */
-static const double worth_a_thread = 1 << 19, worth_a_thread_few = 1 << 16;
+static const double worth_a_thread = 1 << 19;
+static const double worth_a_thread_few = 1 << 16;
 
 static void run_few(job *w)
 {

@@ -47,7 +47,8 @@ pb_host_state __wrap_pb_host_read(const char *root)
     calls++;
     then = now;
     s.usable_cpus = 2;
-    if (getenv("PB_FAKE_QUOTA")) s.quota_cpus = strtod(getenv("PB_FAKE_QUOTA"), NULL);
+    const char *quota = getenv("PB_FAKE_QUOTA");
+    if (quota) s.quota_cpus = strtod(quota, NULL);
     s.usable_steal_total_s = steal_s;
     s.usable_busy_total_s = pb_cpu_own_seconds() + others_s + steal_s;
     return s;
@@ -57,9 +58,11 @@ static double began;
 
 static bool fake_lost(const pb_contention *c, double *seconds)
 {
-    const char *text = getenv("PB_FAKE_LOST"), *comma = strchr(text, ',');
-    const double passed = pb_clock_seconds() - began, most = comma ? strtod(comma + 1, NULL) : passed;
+    const char *text = getenv("PB_FAKE_LOST");
     (void)c;
+    if (!text) return false;
+    const char *comma = strchr(text, ',');
+    const double passed = pb_clock_seconds() - began, most = comma ? strtod(comma + 1, NULL) : passed;
     *seconds = strtod(text, NULL) * (passed < most ? passed : most);
     return true;
 }
