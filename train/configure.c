@@ -258,7 +258,7 @@ static pb_status configure_slices(const pb_train_options *o, pb_job *j)
 {
     const int shares = j->topology.size[PB_AXIS_CP];
     j->cfg.slicing = (pb_slicing)INDEX_OF(slicings, o->slices);
-    const pb_context c = {.ranks = shares, .zigzag = shares > 1 && j->cfg.slicing == PB_SLICING_ZIGZAG};
+    const pb_context c = pb_train_context(&j->cfg, shares, 0);
     const int unit = pb_context_unit(&c);
     if (j->cfg.S % unit)
         return pb_fail(PB_EINVAL, "--seq %d: %d ranks share a row (--topology %s, --slices %s): need a multiple of %d",

@@ -54,14 +54,16 @@ bool pb_rank_steps_of(const pb_emitter *emitter, const char *suite)
 static pb_status check_shares(const pb_case *c)
 {
     const int shares = pb_train_case_shares(c);
-    const bool zigzag = !pb_case_get(c, "slices") || pb_case_is(c, "slices", "zigzag");
+    const bool given = pb_case_get(c, "slices") && !pb_case_is(c, "slices", "auto");
     long ranks = 1, seq;
+    pb_train_config cfg;
     if (pb_case_get(c, "ranks")) PB_TRY(pb_case_int(c, "ranks", &ranks));
     if (ranks % shares) return pb_fail(PB_EINVAL, "cp=%d: %ld ranks do not divide by it: --ranks N", shares, ranks);
     if (shares == 1)
-        return zigzag ? PB_OK
+        return !given ? PB_OK
                       : pb_fail(PB_EINVAL, "slices=%s needs ranks that share rows: --cp N", pb_case_get(c, "slices"));
-    const pb_context context = {.ranks = shares, .zigzag = zigzag};
+    PB_TRY(pb_train_case_config(c, &cfg));
+    const pb_context context = pb_train_context(&cfg, shares, 0);
     PB_TRY(pb_case_int(c, "seq", &seq));
     if (seq % pb_context_unit(&context))
         return pb_fail(PB_EINVAL, "seq=%ld: %d ranks share a row, so it needs a multiple of %d", seq, shares,
@@ -248,7 +250,7 @@ static pb_status emit_scaling(const job *j, double step)
 static pb_status emit_imbalance(const job *j)
 {
     const pb_train_config *cfg = pb_trainer_config(j->steps.t);
-    pb_context c = {.ranks = j->shares, .zigzag = cfg->slicing == PB_SLICING_ZIGZAG};
+    pb_context c = pb_train_context(cfg, j->shares, 0);
     double most = 0;
     if (j->shares == 1) return PB_OK;
     for (; c.rank < c.ranks; c.rank++) {

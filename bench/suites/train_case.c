@@ -93,7 +93,7 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     const pb_geometry *g;
     const char *model = pb_case_get(c, "model");
     int tuning, clip, dtype, attention = PB_ATTENTION_AUTO, reduce = PB_REDUCE_F32, shard = PB_SHARD_NONE;
-    int recompute = PB_RECOMPUTE_NONE, slicing = PB_SLICING_ZIGZAG, narrow_scales = 0, shares;
+    int recompute = PB_RECOMPUTE_NONE, slicing = PB_SLICING_AUTO, narrow_scales = 0, shares;
     const bool own = c->own && model && strcmp(model, c->own->model) == 0;
     if (own) g = c->own->in.geometry;
     else PB_TRY(pb_geometry_find(model ? model : "", &g));

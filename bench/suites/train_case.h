@@ -17,7 +17,7 @@
  * divide it. They have no default and are in the key only if given; the keys also
  * omit the values of PB_RANK_AXES_OMITTED, with which a step is the same as without the axis. */
 #define PB_RANK_AXES         " accumulate= cp= reduce= shard= slices="
-#define PB_RANK_AXES_OMITTED "accumulate=1 cp=1 reduce=f32 shard=none slices=zigzag"
+#define PB_RANK_AXES_OMITTED "accumulate=1 cp=1 reduce=f32 shard=none slices=auto"
 
 /* Axes of the optimizer, in the key only if given. guard and iteration (of Newton-Schulz) are for optimizer=normuon only,
  * moments other than f32 for optimizer=adamw only. */

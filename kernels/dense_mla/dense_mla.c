@@ -7,7 +7,9 @@
 static const char axes[] = "BSKHDVcw";
 /* One shape in the tables below: a pb_dims whose numbers have names, in the order of `axes`. */
 typedef struct shape {
-    int B, S, S_kv, H, D, V, causal, window;
+    int B, S, S_kv, H, D, V;
+    int causal; /* 0 or 1, plus 2 for dkv in f32 */
+    int window;
     int unused[2];
 } shape;
 _Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
@@ -24,6 +26,7 @@ static const shape edge[] = {
     {.B = 1, .S = 2, .S_kv = 260, .H = 16, .D = 512, .V = 512, .causal = 1},
     {.B = 2, .S = 3, .S_kv = 130, .H = 8, .D = 512, .V = 512, .causal = 1, .window = 70},
     {.B = 1, .S = 40, .S_kv = 30, .H = 16, .D = 512, .V = 512, .causal = 1, .window = 20},
+    {.B = 2, .S = 9, .S_kv = 20, .H = 5, .D = 24, .V = 8, .causal = 2 + 1},
     {0},
 };
 static const shape grid[] = {
@@ -40,9 +43,11 @@ static const shape device_grid[] = {
 static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
 {
     (void)b;
-    p->causal = dim[6], p->window = dim[7];
+    p->causal = dim[6] % 2, p->window = dim[7];
     p->W = pb_mla_dense_slots(p->S_kv, p->window);
 }
+
+static bool wide_of(const int *dim) { return dim[6] >= 2; }
 
 PB_MLA_OP(dense_mla, fwd, false, .grad_of = NULL)
 /* grad_tol is large because the gradient of a sink is small when it competes with many keys, and then the rounding of o

@@ -54,6 +54,7 @@ static pb_status check(const char *op, const pb_indexer *x)
     if (x->B < 1 || x->S < 1 || x->H < 1 || x->D < 1)
         return pb_fail(PB_EINVAL, "%s: B=%d S=%d H=%d D=%d, need at least 1", op, x->B, x->S, x->H, x->D);
     if (x->G < 0) return pb_fail(PB_EINVAL, "%s: G=%d, need G >= 0", op, x->G);
+    if (x->offset < 0) return pb_fail(PB_EINVAL, "%s: offset=%d, need offset >= 0", op, x->offset);
     if (!x->q || !x->w || (!x->k && x->G)) return pb_fail(PB_EINVAL, "%s: q, k or w is NULL", op);
     if (!x->q_scale != !x->k_scale)
         return pb_fail(PB_EINVAL, "%s: one of q_scale and k_scale is NULL, need both or none", op);
@@ -154,30 +155,34 @@ static int32_t start_of(int t, int S, int p)
     while (m + 1 < p && t >= (int)((int64_t)(m + 1) * S / p)) m++;
     return m ? (int32_t)((int64_t)m * S / p) : -1;
 }
-static const int32_t *bind_starts(pb_binder *b, int B, int S, int p)
+/* The starts of the queries of `x`, in rows of offset + S tokens. */
+static const int32_t *bind_starts(pb_binder *b, const pb_indexer *x, int p)
 {
-    const size_t n = (size_t)B * S;
+    const size_t n = (size_t)x->B * x->S;
     int32_t *start = malloc(n * sizeof *start);
     if (!start && b->status == PB_OK)
         b->status = pb_fail(PB_ENOMEM, "indexer: no host memory for %zu start positions", n);
-    for (size_t i = 0; start && i < n; i++) start[i] = start_of((int)(i % S), S, p);
+    for (size_t i = 0; start && i < n; i++) start[i] = start_of(x->offset + (int)(i % x->S), x->offset + x->S, p);
     return give(b, "start", (drawn){start, n * sizeof *start});
 }
 
 static void spoil_unseen(drawn k, const pb_indexer *x, int ratio, int p, bool codes)
 {
     for (size_t r = 0; k.x && r < (size_t)x->B * x->G; r++) {
-        const int64_t last = ((int64_t)(r % x->G) + 1) * ratio - 1; /* the first query that could see the group */
-        if (last < x->S && last - ratio + 1 >= start_of((int)last, x->S, p)) continue;
+        const int64_t last = ((int64_t)(r % x->G) + 1) * ratio - 1, row = x->offset + x->S;
+        const int64_t t = last > x->offset ? last : x->offset; /* the first query that could see the group */
+        if (t < row && last - ratio + 1 >= start_of((int)t, (int)row, p)) continue;
         for (size_t e = r * x->D; e < (r + 1) * x->D; e++)
             if (codes) ((uint8_t *)k.x)[e] = 0x7f;
             else pb_store(k.x, e, x->dtype, (double)(r % 2 ? INFINITY : NAN));
     }
 }
 
-static pb_indexer bind_exact(pb_binder *b, const int *dim, int ratio, int p, bool codes)
+static pb_indexer bind_exact(pb_binder *b, const int *dim, int ratio, int p, int q)
 {
-    pb_indexer x = {.B = dim[0], .S = dim[1], .G = dim[2], .H = dim[3], .D = dim[4], .dtype = b->dtype};
+    const bool codes = q % 2;
+    pb_indexer x = {
+        .B = dim[0], .S = dim[1], .G = dim[2], .H = dim[3], .D = dim[4], .offset = q / 2, .dtype = b->dtype};
     const size_t heads = (size_t)x.B * x.S * x.H, groups = (size_t)x.B * x.G;
     const drawn k = draw(b, 2, groups * x.D, 0.5, 2, codes, x.dtype);
     spoil_unseen(k, &x, ratio, p, codes);
@@ -189,15 +194,22 @@ static pb_indexer bind_exact(pb_binder *b, const int *dim, int ratio, int p, boo
 }
 
 /* Axes of the shapes below: r: ratio; p: conversations packed into a row, 0: start is NULL; f, n: first query and
- * number of queries; q = 1: q and k are codes; K: list length. */
+ * number of queries; q: twice the offset, plus 1 if q and k are codes; K: list length. */
 static const char scores_axes[] = "BSGHDrpfnq";
 static const pb_dims scores_edge[] = {
-    {2, 37, 9, 3, 16, 4, 3, 0, 200, 0},    {1, 300, 75, 8, 128, 4, 0, 0, 300, 0},
-    {2, 70, 17, 64, 128, 4, 2, 11, 40, 0}, {1, 45, 300, 16, 128, 1, 0, 3, 42, 0},
-    {2, 66, 40, 5, 72, 2, 4, 0, 66, 1},    {1, 130, 33, 64, 128, 4, 2, 0, 130, 1},
-    {1, 3, 1, 8, 128, 4, 0, 0, 3, 0},      {1, 6, 5, 2, 7, 1, 0, 5, 1, 0},
-    {1, 40, 20, 128, 64, 2, 0, 0, 40, 0},  {3, 20, 30, 17, 200, 1, 2, 1, 19, 0},
-    {1, 33, 9, 9, 40, 3, 0, 0, 33, 1},     {0},
+    {2, 37, 9, 3, 16, 4, 3, 0, 200, 0},
+    {1, 300, 75, 8, 128, 4, 0, 0, 300, 0},
+    {2, 70, 17, 64, 128, 4, 2, 11, 40, 0},
+    {1, 45, 300, 16, 128, 1, 0, 3, 42, 0},
+    {2, 66, 40, 5, 72, 2, 4, 0, 66, 1},
+    {1, 130, 33, 64, 128, 4, 2, 0, 130, 1},
+    {1, 3, 1, 8, 128, 4, 0, 0, 3, 0},
+    {1, 6, 5, 2, 7, 1, 0, 5, 1, 0},
+    {1, 40, 20, 128, 64, 2, 0, 0, 40, 0},
+    {3, 20, 30, 17, 200, 1, 2, 1, 19, 0},
+    {1, 33, 9, 9, 40, 3, 0, 0, 33, 1},
+    {2, 40, 25, 5, 64, 4, 3, 3, 30, 2 * 60},
+    {0},
 };
 static const pb_dims scores_grid[] = {{1, 512, 128, 16, 128, 4, 0, 0, 512, 0}, {0}};
 static const pb_dims scores_device_grid[] = {
@@ -214,6 +226,8 @@ static const pb_dims pick_edge[] = {
     {1, 6, 5, 2, 7, 1, 0, 2, 0},
     {1, 300, 300, 2, 8, 1, 3, 257, 0},
     {3, 20, 30, 17, 200, 1, 2, 3, 0},
+    {2, 64, 64, 8, 128, 4, 3, 9, 2 * 192},
+    {1, 33, 50, 3, 16, 2, 0, 60, 2 * 67 + 1},
     {0},
 };
 static const pb_dims pick_grid[] = {{1, 512, 128, 16, 128, 4, 0, 64, 0}, {0}};
@@ -227,7 +241,7 @@ static pb_status scores_bind(pb_binder *b, const int *dim, void *args)
     pb_indexer_scores_args a = {.x = bind_exact(b, dim, dim[5], dim[6], dim[9]), .ratio = dim[5]};
     a.first = dim[7] < a.x.S ? dim[7] : a.x.S - 1; /* the benchmark may set S below the first query of the shape */
     a.n = dim[8] < a.x.S - a.first ? dim[8] : a.x.S - a.first;
-    if (dim[6]) a.start = bind_starts(b, a.x.B, a.x.S, dim[6]);
+    if (dim[6]) a.start = bind_starts(b, &a.x, dim[6]);
     /* The scores are compared as integers, because their bits must be equal, and -inf must match -inf. */
     a.score = pb_out(b, "score", PB_I32, (size_t)a.x.B * a.n * a.x.G);
     *(pb_indexer_scores_args *)args = a;
@@ -236,13 +250,16 @@ static pb_status scores_bind(pb_binder *b, const int *dim, void *args)
 static pb_status pick_bind(pb_binder *b, const int *dim, void *args)
 {
     pb_indexer_pick_args a = {.x = bind_exact(b, dim, dim[5], dim[6], dim[8]), .ratio = dim[5], .K = dim[7]};
-    if (dim[6]) a.start = bind_starts(b, a.x.B, a.x.S, dim[6]);
+    if (dim[6]) a.start = bind_starts(b, &a.x, dim[6]);
     a.pick = pb_out(b, "pick", PB_I32, (size_t)a.x.B * a.x.S * a.K);
     *(pb_indexer_pick_args *)args = a;
     return b->status;
 }
 
 /* ---- inputs of the ops at, bwd and quantize ------------------------------------------------------------- */
+
+/* Added to axis l in the backward pass: dk is f32. */
+enum { WIDE = 16 };
 
 /* The kinds of lists of groups, selected by axis l of a shape. Groups that are in no list hold NaN and infinities. */
 enum pick_kind {
@@ -264,6 +281,8 @@ static const pb_dims picked_edge[] = {
     {2, 140, 33, 4, 16, 11, TWICE},
     {1, 3, 40, 17, 200, 35, HOLES},
     {1, 2, 5, 4, 8, 1, FULL},
+    {2, 4, 40, 64, 128, 70, WIDE + HOLES},
+    {1, 6, 30, 3, 20, 10, WIDE + TWICE},
     {0},
 };
 static const pb_dims picked_grid[] = {{1, 256, 128, 16, 128, 64, FULL}, {0}};
@@ -297,19 +316,19 @@ static pb_indexer bind_seeded(pb_binder *b, const int *dim)
 static pb_status at_bind(pb_binder *b, const int *dim, void *args)
 {
     pb_indexer_at_args a = {.x = bind_seeded(b, dim), .K = dim[5]};
-    a.pick = bind_picks(b, &a.x, a.K, (enum pick_kind)dim[6]);
+    a.pick = bind_picks(b, &a.x, a.K, (enum pick_kind)(dim[6] % WIDE));
     a.score = pb_out(b, "score", PB_F32, (size_t)a.x.B * a.x.S * a.K);
     *(pb_indexer_at_args *)args = a;
     return b->status;
 }
 static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
 {
-    pb_indexer_bwd_args a = {.x = bind_seeded(b, dim), .K = dim[5]};
+    pb_indexer_bwd_args a = {.x = bind_seeded(b, dim), .K = dim[5], .wide = dim[6] >= WIDE};
     const size_t tokens = (size_t)a.x.B * a.x.S;
-    a.pick = bind_picks(b, &a.x, a.K, (enum pick_kind)dim[6]);
+    a.pick = bind_picks(b, &a.x, a.K, (enum pick_kind)(dim[6] % WIDE));
     a.dscore = pb_in(b, "dscore", PB_F32, tokens * a.K);
     a.dq = pb_out(b, "dq", a.x.dtype, tokens * a.x.H * a.x.D);
-    a.dk = pb_out(b, "dk", a.x.dtype, (size_t)a.x.B * a.x.G * a.x.D);
+    a.dk = pb_out(b, "dk", pb_indexer_dk_dtype(&a), (size_t)a.x.B * a.x.G * a.x.D);
     a.dw = pb_out(b, "dw", PB_F32, tokens * a.x.H);
     *(pb_indexer_bwd_args *)args = a;
     return b->status;
@@ -372,7 +391,7 @@ static double inputs(const pb_indexer *x)
 static double pairs(const pb_indexer *x, int first, int n, int ratio)
 {
     double sum = 0;
-    for (int t = first; t < first + n; t++) sum += pb_visible_to(t, 0, ratio, x->G).hi;
+    for (int t = first; t < first + n; t++) sum += pb_visible_to(x->offset + t, 0, ratio, x->G).hi;
     return x->B * sum;
 }
 

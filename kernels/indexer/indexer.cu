@@ -58,7 +58,7 @@ __global__ __launch_bounds__(TOPK_THREADS) void pick_kernel(const pb_indexer_pic
     __shared__ topk_smem sm;
     const int b = (int)blockIdx.x / s.n, i = (int)blockIdx.x % s.n, t = s.first + i;
     const size_t token = (size_t)b * a.x.S + t;
-    const pb_visible v = pb_visible_to(t, a.start ? a.start[token] : 0, a.ratio, a.x.G);
+    const pb_visible v = pb_visible_to(a.x.offset + t, a.start ? a.start[token] : 0, a.ratio, a.x.G);
     topk_row(sm, s.score + ((size_t)b * s.n + i) * a.x.G, v.lo, v.hi, a.K, a.pick + token * a.K);
 }
 

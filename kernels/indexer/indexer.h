@@ -7,7 +7,8 @@
  *     u[b,t,h,g] = q[b,t,h] . k[b,g]        s[b,t,g] = sum_h w[b,t,h] max(u[b,t,h,g], 0)
  *
  * A group is visible to query t if all its tokens are in start[b,t] .. t. start[b,t] is the first token of the
- * conversation of t (negative or NULL: 0). The caller has applied all transforms to q and k (RoPE, Hadamard) and all
+ * conversation of t (negative or NULL: 0). Query t of the tensors is token offset + t of the row; where ranks share a
+ * row, G counts the groups of the whole row. The formulas write t for the token. The caller has applied all transforms to q and k (RoPE, Hadamard) and all
  * factors to w (H^-1/2 D^-1/2 in the models). q and k are of type `dtype`. If q_scale and k_scale are set, they are
  * e4m3 codes from indexer_quantize instead: an element is code * scale, codes are multiplied exactly, and sums are f32.
  *
@@ -34,12 +35,12 @@
  * twice.
  *     du_hj = ds_j w_h [u_hj > 0]       dw_h = sum_j ds_j max(u_hj, 0)
  *     dq_h = sum_j du_hj k[pick_j]      dk[g] = sum over b's queries, heads and slots with pick_j = g of du_hj q_h
- * dk is summed in f32 and rounded once. On a GPU, `mma` sums dk with atomics and is not deterministic. The other
+ * dk is summed in f32 and rounded once, or not at all (`wide`). On a GPU, `mma` sums dk with atomics and is not deterministic. The other
  * implementations use a fixed order, with partial sums of at most 256 MiB in total (or one partial sum if that is
  * larger). `pick` has no gradient: the indexer is trained through indexer_kl only.
  *
  * GPU implementations take D <= 256; those on tensor cores take bf16 and codes of bf16, D <= 128 and a multiple of 8, H
- * <= 128. EINVAL: B, S, H, D or ratio < 1; G or K < 0; first and n outside of S; only one scale given; scales with D >
+ * <= 128. EINVAL: B, S, H, D or ratio < 1; G, K or offset < 0; first and n outside of S; only one scale given; scales with D >
  * 128, or in `at` or `bwd`; a tensor is NULL. */
 #ifndef PB_INDEXER_H
 #define PB_INDEXER_H
@@ -56,6 +57,7 @@ typedef struct pb_indexer {
     const float *q_scale; /* [B,S,H] scales of the codes in q; NULL: q and k hold values of type dtype */
     const float *k_scale; /* [B,G] scales of the codes in k; NULL if and only if q_scale is */
     int B, S, G, H, D;
+    int offset;     /* token of the row that query 0 is; 0 unless the row is shared */
     pb_dtype dtype; /* type of q and k, or of the values that were quantised */
 } pb_indexer;
 
@@ -94,10 +96,12 @@ typedef struct pb_indexer_bwd_args {
     const int32_t *pick; /* [B,S,K]; a value outside [0,G) masks the slot */
     const float *dscore; /* [B,S,K] */
     void *dq;            /* [B,S,H,D] dtype, out */
-    void *dk;            /* [B,G,D] dtype, out */
+    void *dk;            /* [B,G,D], out; f32 if `wide`, else dtype */
     float *dw;           /* [B,S,H], out */
     int K;
+    bool wide; /* dk is not rounded to bf16, so that the parts of other queries can be added */
 } pb_indexer_bwd_args;
+static inline pb_dtype pb_indexer_dk_dtype(const pb_indexer_bwd_args *a) { return a->wide ? PB_F32 : a->x.dtype; }
 
 PB_DECLARE_OP(indexer, quantize)
 PB_DECLARE_OP(indexer, scores)

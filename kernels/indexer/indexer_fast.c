@@ -86,7 +86,7 @@ static void score_tile(const pb_indexer *x, const int32_t *start, int ratio, siz
     const size_t width = pb_mla_width(x->D);
     float *q = room, *keys = q + x->H * width, *u = keys + (size_t)x->D * KEYS, s[KEYS];
     for (int i = 0; i < n; i++) {
-        const int t = (int)((token + i) % x->S);
+        const int t = x->offset + (int)((token + i) % x->S);
         const pb_visible v = pb_visible_to(t, start ? start[token + i] : 0, ratio, x->G);
         if (v.lo >= g + m || v.hi <= g) continue;
         load(x, x->q, x->q_scale, (token + i) * x->H, x->H, x->H, false, q, width);
@@ -109,7 +109,8 @@ static void score_queries(const pb_indexer *x, const int32_t *start, int ratio, 
     float *keys = room + x->H * pb_mla_width(x->D);
     int lo = x->G, hi = 0;
     for (int i = 0; i < n; i++) {
-        const pb_visible v = pb_visible_to((int)((token + i) % x->S), start ? start[token + i] : 0, ratio, x->G);
+        const int t = x->offset + (int)((token + i) % x->S);
+        const pb_visible v = pb_visible_to(t, start ? start[token + i] : 0, ratio, x->G);
         if (v.lo < v.hi) lo = v.lo < lo ? v.lo : lo, hi = v.hi > hi ? v.hi : hi;
     }
     for (size_t e = 0; e < (size_t)n * x->G; e++) to[e] = -INFINITY;
@@ -302,7 +303,7 @@ pb_status PB_FAST(pb_indexer_bwd)(pb_ctx *ctx, const void *args)
                 const float *from = sums + g / x->G * parts * part + g % x->G * width + d;
                 vf sum = {0};
                 for (int e = 0; e < parts; e++) sum += vf_load(from, e * part, PB_F32);
-                store_some(a->dk, g * x->D + d, x->dtype, sum, x->D - d);
+                store_some(a->dk, g * x->D + d, pb_indexer_dk_dtype(a), sum, x->D - d);
             }
     }
     return PB_OK;

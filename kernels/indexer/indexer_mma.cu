@@ -26,7 +26,7 @@ template <int DP> __device__ inline stage<DP> stage_of(unsigned char *smem, int 
 __device__ inline pb_visible visible(const pb_indexer &x, const indexer_span &s, int b, int i)
 {
     const int t = s.first + i;
-    return pb_visible_to(t, s.start ? s.start[(size_t)b * x.S + t] : 0, s.ratio, x.G);
+    return pb_visible_to(x.offset + t, s.start ? s.start[(size_t)b * x.S + t] : 0, s.ratio, x.G);
 }
 
 template <int DP, bool CODES>

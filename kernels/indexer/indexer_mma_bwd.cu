@@ -256,7 +256,7 @@ pb_status pb_indexer_clear_sums(pb_ctx *ctx, float *sums, size_t n)
 
 pb_status pb_indexer_round_sums(pb_ctx *ctx, const pb_indexer_bwd_args *a, const float *sums, int parts)
 {
-    return PB_CUDA_BY_DTYPE(a->x.dtype, round_sums, ctx, *a, sums, parts);
+    return PB_CUDA_BY_DTYPE(pb_indexer_dk_dtype(a), round_sums, ctx, *a, sums, parts);
 }
 
 bool pb_indexer_bwd_mma_takes(const pb_indexer_bwd_args *a)

@@ -59,7 +59,7 @@ pb_status pb_indexer_quantize_ref(pb_ctx *ctx, const void *args)
 /* Computes the scores of query t, [G]. */
 static void score_row(const pb_indexer *x, const int32_t *start, int ratio, int b, int t, float *to)
 {
-    const pb_visible v = pb_visible_to(t, start ? start[(size_t)b * x->S + t] : 0, ratio, x->G);
+    const pb_visible v = pb_visible_to(x->offset + t, start ? start[(size_t)b * x->S + t] : 0, ratio, x->G);
     for (int g = 0; g < x->G; g++) to[g] = g >= v.lo && g < v.hi ? (float)score(x, b, t, g) : -INFINITY;
 }
 
@@ -139,7 +139,7 @@ pb_status pb_indexer_bwd_ref(pb_ctx *ctx, const void *args)
         for (size_t e = 0; e < n; e++) dk[e] = 0;
         for (int t = 0; t < a->x.S; t++)
             for (int h = 0; h < a->x.H; h++) bwd_head(a, b, t, h, dq, dk);
-        for (size_t e = 0; e < n; e++) pb_store(a->dk, b * n + e, a->x.dtype, dk[e]);
+        for (size_t e = 0; e < n; e++) pb_store(a->dk, b * n + e, pb_indexer_dk_dtype(a), dk[e]);
     }
     return PB_OK;
 }

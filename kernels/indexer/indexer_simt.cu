@@ -94,7 +94,7 @@ __global__ __launch_bounds__(INDEXER_THREADS, 1) void scores_kernel(const pb_ind
     for (int i = i0; i < min(i0 + TOKENS, s.n); i++) {
         const int t = s.first + i;
         const size_t token = (size_t)b * x.S + t;
-        const pb_visible v = pb_visible_to(t, s.start ? s.start[token] : 0, s.ratio, x.G);
+        const pb_visible v = pb_visible_to(x.offset + t, s.start ? s.start[token] : 0, s.ratio, x.G);
         const bool any = v.hi > g0 && v.lo < g0 + ROWS && v.lo < v.hi; /* equal in all threads of the CTA */
         const float score = any ? score_rows<E>(m, x, token) : 0;
         float *to = s.score + ((size_t)b * s.n + i) * x.G + g;

@@ -12,14 +12,15 @@ static pb_status build_ref(pb_ctx *ctx, const void *args)
     const pb_mla_index_build_args *a = args;
     (void)ctx;
     for (size_t t = 0; t < (size_t)a->B * a->S; t++) {
-        const int i = (int)(t % a->S), wide = a->S < a->window ? a->S : a->window;
+        const int i = a->offset + (int)(t % a->S), keys = a->keys ? a->keys : a->S;
+        const int wide = keys < a->window ? keys : a->window;
         const int first = a->start && a->start[t] > 0 ? a->start[t] : 0, from = i < wide + first ? first : i - wide + 1;
         int32_t *to = a->idx + t * a->W;
         for (int w = 0; w < a->W; w++) to[w] = -1;
         for (int r = from; r <= i && r < from + wide; r++) to[r - from] = r;
         for (int k = 0; k < a->T; k++) {
             const int32_t g = a->pick ? a->pick[t * a->T + k] : k;
-            if (g >= (first + a->ratio - 1) / a->ratio && g < (i + 1) / a->ratio) to[wide + k] = a->S + g;
+            if (g >= (first + a->ratio - 1) / a->ratio && g < (i + 1) / a->ratio) to[wide + k] = keys + g;
         }
     }
     return PB_OK;
@@ -38,7 +39,8 @@ static const char axes[] = "BSTWwrnp";
 typedef struct shape {
     int B, S, T, W, window, ratio;
     int conversations; /* conversations packed into a row; 0: start is NULL */
-    int pick;          /* 1: the list names the top-k groups of an indexer; 0: all groups, and pick is NULL */
+    /* 1: the list names the top-k groups of an indexer; 0: all groups, and pick is NULL; plus 2 x offset */
+    int pick;
     int unused[2];
 } shape;
 _Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
@@ -50,6 +52,8 @@ static const shape edge[] = {
     {.B = 2, .S = 200, .T = 50, .W = 178, .window = 128, .ratio = 4, .conversations = 5, .pick = 1},
     {.B = 1, .S = 1, .T = 3, .W = 4, .window = 128, .ratio = 4, .pick = 1},
     {.B = 2, .S = 130, .T = 16, .W = 63, .window = 40, .ratio = 8, .conversations = 2},
+    {.B = 2, .S = 40, .T = 16, .W = 70, .window = 50, .ratio = 8, .conversations = 3, .pick = 2 * 80},
+    {.B = 1, .S = 32, .T = 9, .W = 40, .window = 12, .ratio = 4, .pick = 2 * 64 + 1},
     {0},
 };
 static const shape grid[] = {
@@ -64,23 +68,28 @@ static pb_status build_check(const void *args)
     if (a->B < 1 || a->S < 1 || a->window < 1 || a->ratio < 1)
         return pb_fail(PB_EINVAL, "mla_index_build: B=%d S=%d window=%d ratio=%d, need at least 1", a->B, a->S,
                        a->window, a->ratio);
-    const int wide = a->S < a->window ? a->S : a->window;
+    const int keys = pb_mla_index_keys(a), wide = pb_mla_index_wide(a);
+    if (a->offset < 0 || keys < a->S || a->offset > keys - a->S)
+        return pb_fail(PB_EINVAL, "mla_index_build: offset=%d keys=%d, need 0 <= offset <= keys - %d", a->offset, keys,
+                       a->S);
     if (a->T < 0 || a->W - wide < a->T)
         return pb_fail(PB_EINVAL, "mla_index_build: W=%d T=%d, need T >= 0 and W >= %d + T", a->W, a->T, wide);
     return a->idx ? PB_OK : pb_fail(PB_EINVAL, "mla_index_build: idx is NULL");
 }
 
-/* Makes `start` for rows of S tokens that hold n conversations of about equal length: conversation m begins at token
- * mS/n. Tokens of the first conversation get -1 instead of 0, to test negative values. */
-static const int32_t *bind_start(pb_binder *b, size_t T, int S, int n)
+/* Makes `start` for rows of `keys` tokens that hold n conversations of about equal length: conversation m begins at
+ * token m keys/n. Tokens of the first conversation get -1 instead of 0, to test negative values. */
+static const int32_t *bind_start(pb_binder *b, const pb_mla_index_build_args *a, int n)
 {
+    const size_t T = (size_t)a->B * a->S, keys = (size_t)pb_mla_index_keys(a);
     int32_t *start = malloc(T * sizeof *start);
     const int32_t *bound = NULL;
     if (start) {
         for (size_t t = 0, m = 0; t < T; t++) {
-            if (t % S == 0) m = 0;
-            while (m + 1 < (size_t)n && t % S >= (m + 1) * S / n) m++;
-            start[t] = m ? (int32_t)(m * S / n) : -1;
+            const size_t i = a->offset + t % a->S;
+            if (t % a->S == 0) m = 0;
+            while (m + 1 < (size_t)n && i >= (m + 1) * keys / n) m++;
+            start[t] = m ? (int32_t)(m * keys / n) : -1;
         }
         bound = pb_in_raw(b, "start", start, T * sizeof *start);
     } else if (b->status == PB_OK) {
@@ -94,8 +103,10 @@ static pb_status build_bind(pb_binder *b, const int *dim, void *args)
 {
     const size_t T = (size_t)dim[0] * dim[1];
     pb_mla_index_build_args a = {.B = dim[0], .S = dim[1], .T = dim[2], .W = dim[3], .window = dim[4], .ratio = dim[5]};
-    if (dim[7]) a.pick = pb_in_range(b, "pick", PB_I32, T * a.T, -2, a.S / a.ratio + 3);
-    if (dim[6]) a.start = bind_start(b, T, a.S, dim[6]);
+    a.offset = dim[7] / 2;
+    if (a.offset) a.keys = a.offset + a.S + 7; /* the queries are neither the first nor the last tokens of the row */
+    if (dim[7] % 2) a.pick = pb_in_range(b, "pick", PB_I32, T * a.T, -2, pb_mla_index_keys(&a) / a.ratio + 3);
+    if (dim[6]) a.start = bind_start(b, &a, dim[6]);
     a.idx = pb_out(b, "idx", PB_I32, T * a.W);
     *(pb_mla_index_build_args *)args = a;
     return b->status;

@@ -11,7 +11,7 @@ static __global__ __launch_bounds__(THREADS) void build_kernel(const pb_mla_inde
     const size_t e = (size_t)blockIdx.x * THREADS + threadIdx.x, t = e / a.W;
     if (t >= (size_t)a.B * a.S) return;
     const int32_t *pick = a.pick ? a.pick + t * a.T : NULL;
-    a.idx[e] = pb_mla_index_slot(&a, pick, a.start ? a.start[t] : 0, (int)(t % a.S), (int)(e % a.W));
+    a.idx[e] = pb_mla_index_slot(&a, pick, a.start ? a.start[t] : 0, a.offset + (int)(t % a.S), (int)(e % a.W));
 }
 
 static pb_status build(pb_ctx *ctx, const void *args)

@@ -12,7 +12,8 @@ pb_status PB_FAST(pb_mla_index_build)(pb_ctx *ctx, const void *args)
 #pragma omp parallel for schedule(static)
     for (size_t t = 0; t < tokens; t++) {
         const int32_t *pick = a->pick ? a->pick + t * a->T : NULL, start = a->start ? a->start[t] : 0;
-        for (int w = 0; w < a->W; w++) a->idx[t * a->W + w] = pb_mla_index_slot(a, pick, start, (int)(t % a->S), w);
+        const int i = a->offset + (int)(t % a->S);
+        for (int w = 0; w < a->W; w++) a->idx[t * a->W + w] = pb_mla_index_slot(a, pick, start, i, w);
     }
     return PB_OK;
 }

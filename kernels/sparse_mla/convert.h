@@ -39,7 +39,7 @@ static inline pb_mla pb_mla_bwd_problem(const void *args)
     pb_mla p = {0};
     PB_MLA_COPY(&p, a);
     p.o = (void *)a->o, p.lse = (float *)a->lse;
-    p.dO = a->dO, p.dq = a->dq, p.dkv = a->dkv, p.dsink = a->dsink, p.backward = true;
+    p.dO = a->dO, p.dq = a->dq, p.dkv = a->dkv, p.dsink = a->dsink, p.backward = true, p.wide = a->wide;
     if (!p.idx) p.W = pb_mla_dense_slots(p.S_kv, p.window);
     return p;
 }
@@ -48,7 +48,7 @@ static inline pb_mla_bwd_args pb_mla_bwd_of(const pb_mla *p)
     pb_mla_bwd_args a = {0};
     PB_MLA_COPY(&a, p);
     a.o = p->o, a.lse = p->lse;
-    a.dO = p->dO, a.dq = p->dq, a.dkv = p->dkv, a.dsink = p->dsink;
+    a.dO = p->dO, a.dq = p->dq, a.dkv = p->dkv, a.dsink = p->dsink, a.wide = p->wide;
     if (!a.idx) a.W = 0;
     return a;
 }

@@ -2,6 +2,9 @@
 #ifndef PB_MLA_LISTS_H
 #define PB_MLA_LISTS_H
 
+/* Added to axis l in the backward pass: dkv is f32. */
+enum { WIDE = 16 };
+
 /* Only lists of the kinds FULL, CAUSAL and V4 may name the first, the last or every fifth row of kv. In the other kinds
  * no list names these rows; `prepare` fills rows that no list names with NaN and infinities. */
 enum list_kind {

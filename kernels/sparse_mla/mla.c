@@ -113,7 +113,7 @@ pb_status pb_mla_bwd_ref(pb_ctx *ctx, const void *args)
         for (size_t e = 0; e < n; e++) dkv[e] = 0;
         for (int i = 0; i < p.S; i++)
             for (int h = 0; h < p.H; h++) bwd_head(&p, b, i, h, dq, dkv, &dsink[h]);
-        for (size_t e = 0; e < n; e++) pb_store(p.dkv, b * n + e, p.dtype, dkv[e]);
+        for (size_t e = 0; e < n; e++) pb_store(p.dkv, b * n + e, pb_mla_dkv_dtype(&p), dkv[e]);
     }
     for (int h = 0; h < p.H; h++) p.dsink[h] = (float)dsink[h];
     return PB_OK;
@@ -197,11 +197,11 @@ pb_cost pb_mla_bwd_cost(const void *args)
 /* ---- tensors for tests and benchmarks --------------------------------------------------------------------- */
 
 /* Binds the inputs of both passes. */
-static pb_mla bind_inputs(pb_binder *b, const int *dim)
+static pb_mla bind_inputs(pb_binder *b, const int *dim, bool wide)
 {
     const double unit =
         sqrt(3); /* values in [-unit, unit) have variance 1, as normalised q and kv have; then scores have it too */
-    pb_mla p = {.B = dim[0], .S = dim[1], .S_kv = dim[2], .H = dim[3], .D = dim[4], .V = dim[5]};
+    pb_mla p = {.B = dim[0], .S = dim[1], .S_kv = dim[2], .H = dim[3], .D = dim[4], .V = dim[5], .wide = wide};
     p.dtype = b->dtype;
     p.scale = 1 / sqrtf((float)p.D);
     p.q = pb_in_range(b, "q", b->dtype, heads(&p) * p.D, -unit, unit);
@@ -210,23 +210,23 @@ static pb_mla bind_inputs(pb_binder *b, const int *dim)
     return p;
 }
 
-pb_mla pb_mla_fwd_bind(pb_binder *b, const int *dim)
+pb_mla pb_mla_fwd_bind(pb_binder *b, const int *dim, bool wide)
 {
-    pb_mla p = bind_inputs(b, dim);
+    pb_mla p = bind_inputs(b, dim, wide);
     p.o = pb_out(b, "o", b->dtype, heads(&p) * p.V);
     p.lse = pb_out_log(b, "lse", heads(&p));
     return p;
 }
 
-pb_mla pb_mla_bwd_bind(pb_binder *b, const int *dim)
+pb_mla pb_mla_bwd_bind(pb_binder *b, const int *dim, bool wide)
 {
-    pb_mla p = bind_inputs(b, dim);
+    pb_mla p = bind_inputs(b, dim, wide);
     p.backward = true;
     p.dO = pb_in(b, "do", b->dtype, heads(&p) * p.V);
     p.o = (void *)pb_in(b, "o", b->dtype, heads(&p) * p.V);
     p.lse = (float *)pb_in(b, "lse", PB_F32, heads(&p));
     p.dq = pb_out(b, "dq", b->dtype, heads(&p) * p.D);
-    p.dkv = pb_out(b, "dkv", b->dtype, rows(&p) * p.D);
+    p.dkv = pb_out(b, "dkv", pb_mla_dkv_dtype(&p), rows(&p) * p.D);
     p.dsink = pb_out(b, "dsink", PB_F32, p.H);
     return p;
 }

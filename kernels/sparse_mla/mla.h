@@ -28,9 +28,12 @@ typedef struct pb_mla {
     int window;    /* dense: a query attends to at most this many keys; 0: no limit */
     bool causal;   /* dense: causal mask */
     bool backward; /* backward pass: dO, dq, dkv and dsink are set */
+    bool wide;     /* backward pass: dkv is f32 */
     float scale;
     pb_dtype dtype;
 } pb_mla;
+
+PB_MLA_FN pb_dtype pb_mla_dkv_dtype(const pb_mla *p) { return p->wide ? PB_F32 : p->dtype; }
 
 /* The n slots of a query: slot w is row list[w] of kv, or row first + w if list is NULL (dense). */
 typedef struct pb_mla_keys {
@@ -85,10 +88,10 @@ size_t pb_mla_bwd_fast_workspace(const void *args);
 pb_cost pb_mla_fwd_cost(const void *args);
 pb_cost pb_mla_bwd_cost(const void *args);
 
-/* Make the tensors of a problem; dim begins with B, S, S_kv, H, D, V. The keys of a query are not set: the caller adds
- * idx (sparse_mla), or causal and window (dense_mla). */
-pb_mla pb_mla_fwd_bind(pb_binder *b, const int *dim);
-pb_mla pb_mla_bwd_bind(pb_binder *b, const int *dim);
+/* Make the tensors of a problem; dim begins with B, S, S_kv, H, D, V. wide: of the backward pass. The keys of a query
+ * are not set: the caller adds idx (sparse_mla), or causal and window (dense_mla). */
+pb_mla pb_mla_fwd_bind(pb_binder *b, const int *dim, bool wide);
+pb_mla pb_mla_bwd_bind(pb_binder *b, const int *dim, bool wide);
 /* Overwrite inputs with values that make errors visible. Rows of kv that no query attends to become NaN and infinity,
  * so that a kernel that reads them gives a wrong result. If any slot is masked or a window is set, the sinks of heads h
  * with h % 4 = 1, 2, 3 become 200, -200 and -inf. bwd also computes o and lse with the forward pass. */

@@ -31,12 +31,13 @@ typedef struct pb_mla_bwd_args {
     const void *o;
     const float *lse;
     void *dq;     /* [B,S,H,D] dtype, out */
-    void *dkv;    /* [B,S_kv,D] dtype, out */
+    void *dkv;    /* [B,S_kv,D], out; f32 if `wide`, else dtype */
     float *dsink; /* [H], out */
     int B, S, S_kv, H, D, V;
     int W;
     int window;
     bool causal;
+    bool wide; /* dkv is not rounded to bf16, so that the parts of other queries can be added */
     float scale;
     pb_dtype dtype;
 } pb_mla_bwd_args;

@@ -11,7 +11,9 @@ PB_FAST_DECLARE(pb_mla_bwd)
 /* Defines the op f_pass. lists: true if the op has key lists. The including file defines axes, edge, grid, device_grid
  * and
  *     static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
- * which sets the key lists of p (sparse_mla), or its causal and window (dense_mla). Arguments after `lists` initialise
+ *     static bool wide_of(const int *dim)
+ * The first sets the key lists of p (sparse_mla), or its causal and window (dense_mla); the second says whether dkv of a
+ * shape is f32. Arguments after `lists` initialise
  * further fields of the pb_op. */
 #define PB_MLA_OP(f, pass, lists, ...)                                                                                 \
     static pb_status pass##_check(const void *args)                                                                    \
@@ -21,7 +23,7 @@ PB_FAST_DECLARE(pb_mla_bwd)
     }                                                                                                                  \
     static pb_status pass##_bind(pb_binder *b, const int *dim, void *args)                                             \
     {                                                                                                                  \
-        pb_mla p = pb_mla_##pass##_bind(b, dim);                                                                       \
+        pb_mla p = pb_mla_##pass##_bind(b, dim, wide_of(dim));                                                         \
         bind_keys(b, dim, &p);                                                                                         \
         *(pb_mla_##pass##_args *)args = pb_mla_##pass##_of(&p);                                                        \
         return b->status;                                                                                              \

@@ -1,4 +1,5 @@
-/* mla_sums.cuh - clears the f32 sums of dkv, to which many CTAs then add, and afterwards rounds them to bf16. */
+/* mla_sums.cuh - clears the f32 sums of dkv, to which many CTAs then add, and afterwards writes them to dkv, rounded to
+ * bf16 or, with `wide`, as they are. */
 #ifndef PB_MLA_SUMS_CUH
 #define PB_MLA_SUMS_CUH
 #include "kernels/sparse_mla/mla_tiles.cuh"
@@ -21,8 +22,18 @@ static __global__ __launch_bounds__(MLA_THREADS) void mla_clear_kernel(float *x,
     pb_store_vec<float, 4>(x + i + 4, none);
 }
 
-template <mla_order ORDER>
-static __global__ __launch_bounds__(MLA_THREADS) void mla_round_kernel(bf16 *to, const float *x, size_t n)
+static __device__ inline void mla_store_8(bf16 *to, const float (&v)[8]) { pb_store_vec<bf16, 8>(to, v); }
+static __device__ inline void mla_store_8(float *to, const float (&v)[8])
+{
+#pragma unroll
+    for (int i = 0; i < 8; i += 4) {
+        const float four[4] = {v[i], v[i + 1], v[i + 2], v[i + 3]};
+        pb_store_vec<float, 4>(to + i, four);
+    }
+}
+
+template <mla_order ORDER, class TO>
+static __global__ __launch_bounds__(MLA_THREADS) void mla_round_kernel(TO *to, const float *x, size_t n)
 {
     constexpr int WIDE = mla_sums_wide<ORDER>;
     const size_t i = ((size_t)blockIdx.x * MLA_THREADS + threadIdx.x) * WIDE;
@@ -35,7 +46,7 @@ static __global__ __launch_bounds__(MLA_THREADS) void mla_round_kernel(bf16 *to,
         v[at / 8][at % 8] = w[k];
     }
 #pragma unroll
-    for (int c = 0; c < WIDE / 8; c++) pb_store_vec<bf16, 8>(to + i + c * 8, v[c]);
+    for (int c = 0; c < WIDE / 8; c++) mla_store_8(to + i + c * 8, v[c]);
 }
 
 static inline size_t mla_sums_of(const pb_mla &p) { return (size_t)p.B * p.S_kv * p.D; }
@@ -56,7 +67,8 @@ template <mla_order ORDER> static inline pb_status mla_round(pb_ctx *ctx, const 
 {
     const size_t n = mla_sums_of(p);
     const unsigned blocks = mla_sums_blocks(n, mla_sums_wide<ORDER>);
-    mla_round_kernel<ORDER><<<blocks, MLA_THREADS, 0, pb_cuda_stream(ctx)>>>((bf16 *)p.dkv, sum, n);
+    if (p.wide) mla_round_kernel<ORDER, float><<<blocks, MLA_THREADS, 0, pb_cuda_stream(ctx)>>>((float *)p.dkv, sum, n);
+    else mla_round_kernel<ORDER, bf16><<<blocks, MLA_THREADS, 0, pb_cuda_stream(ctx)>>>((bf16 *)p.dkv, sum, n);
     return pb_cuda_launched(ctx, "mla_bwd round");
 }
 #endif

@@ -86,7 +86,7 @@ static const char axes[] = "BSKHDVWl";
 /* One shape in the tables below: a pb_dims whose numbers have names, in the order of `axes`. */
 typedef struct shape {
     int B, S, S_kv, H, D, V, W;
-    enum list_kind lists;
+    int lists; /* an enum list_kind, plus WIDE */
     int unused[2];
 } shape;
 _Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
@@ -112,6 +112,9 @@ static const shape edge[] = {
     {.B = 1, .S = 2, .S_kv = 70, .H = 100, .D = 512, .V = 512, .W = 40, .lists = TWICE},
     {.B = 2, .S = 3, .S_kv = 60, .H = 8, .D = 512, .V = 512, .W = 130, .lists = EMPTY_ROW},
     {.B = 1, .S = 2, .S_kv = 33, .H = 64, .D = 512, .V = 512, .W = 35, .lists = EMPTY},
+    {.B = 2, .S = 4, .S_kv = 67, .H = 8, .D = 512, .V = 512, .W = 50, .lists = WIDE + HOLES},
+    {.B = 1, .S = 3, .S_kv = 90, .H = 64, .D = 512, .V = 512, .W = 70, .lists = WIDE + TWICE},
+    {.B = 2, .S = 9, .S_kv = 20, .H = 5, .D = 24, .V = 8, .W = 7, .lists = WIDE + TWICE},
     {0},
 };
 static const shape grid[] = {
@@ -128,8 +131,10 @@ static const shape device_grid[] = {
 static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
 {
     p->W = dim[6];
-    p->idx = bind_lists(b, p, (enum list_kind)dim[7]);
+    p->idx = bind_lists(b, p, (enum list_kind)(dim[7] % WIDE));
 }
+
+static bool wide_of(const int *dim) { return dim[7] >= WIDE; }
 
 PB_MLA_OP(sparse_mla, fwd, true, .grad_of = NULL)
 /* grad_tol is large because the gradient of a sink is small when it competes with many keys, and then the rounding of o

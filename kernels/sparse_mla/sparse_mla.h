@@ -14,7 +14,7 @@
  * Backward, with delta = sum_d do_d o_d, p_w = e^(s_w - lse) and ds_w = scale p_w (do . kv_w[:V] - delta):
  *     dq = sum_w ds_w kv[idx_w]      dkv[idx_w] += ds_w q + (p_w do, on the first V columns), over heads, queries
  *     dsink_h = -sum_{b,i} delta e^(sink_h - lse)
- * Rows of dkv that no list names are 0. Sums are f32 or wider and are rounded to `dtype` once.
+ * Rows of dkv that no list names are 0. Sums are f32 or wider and are rounded to `dtype` once; dkv to f32 with `wide`.
  *
  * DeepSeek-AI 2025, DeepSeek-V3.2 (sparse attention over the latent of MLA); the sink: Xiao et al. 2023,
  * arXiv:2309.17453, in the form of a logit as in gpt-oss and DeepSeek-V4. Errors: EINVAL for a size below 1 (W may be

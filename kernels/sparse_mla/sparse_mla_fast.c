@@ -285,7 +285,7 @@ static void bwd_gather(const pb_mla *p, const float *sums, int parts, size_t row
     for (int d = 0; d < p->D; d += PB_VLEN) {
         vf sum = {0};
         for (int part = 0; part < parts; part++) sum += vf_load(from, part * n + d, PB_F32);
-        store_some(p->dkv, row * p->D + d, p->dtype, sum, p->D - d);
+        store_some(p->dkv, row * p->D + d, pb_mla_dkv_dtype(p), sum, p->D - d);
     }
 }
 

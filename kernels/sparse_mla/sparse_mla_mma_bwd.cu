@@ -213,8 +213,10 @@ __global__ __launch_bounds__(MLA_THREADS, 1) void dkv_kernel(const pb_mla p, con
 #pragma unroll
         for (int i = 0; i < 16; i++) {
             const int m = i / 8, half = i / 4 % 2, e = i % 4, r = row_of(m, e), d = col + n * STEP + col_of(half, e);
-            if (r < rows && d < p.D)
-                ((bf16 *)p.dkv)[first + (size_t)r * p.D + d] = __float2bfloat16_rn(sum[n][m][half][e]);
+            if (r >= rows || d >= p.D) continue;
+            const size_t to = first + (size_t)r * p.D + d;
+            if (p.wide) ((float *)p.dkv)[to] = sum[n][m][half][e];
+            else ((bf16 *)p.dkv)[to] = __float2bfloat16_rn(sum[n][m][half][e]);
         }
 }
 

@@ -164,8 +164,12 @@ template <class T> __global__ __launch_bounds__(32 * ROWS, 1) void dkv_kernel(co
     }
     __syncthreads();
     for (int e = threadIdx.x; e < ROWS * p.D; e += 32 * ROWS)
-        if (r0 + e / p.D < p.S_kv)
-            ((T *)p.dkv)[((size_t)b * p.S_kv + r0) * p.D + e] = pb_from_f32<T>((float)dkv[e / p.D][e % p.D]);
+        if (r0 + e / p.D < p.S_kv) {
+            const size_t to = ((size_t)b * p.S_kv + r0) * p.D + e;
+            const float sum = (float)dkv[e / p.D][e % p.D];
+            if (p.wide) ((float *)p.dkv)[to] = sum;
+            else ((T *)p.dkv)[to] = pb_from_f32<T>(sum);
+        }
 }
 
 /* ---- delta and dsink, for the backward pass of every implementation ------------------------------------------- */

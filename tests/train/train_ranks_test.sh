@@ -95,6 +95,11 @@ for log in zigzag contiguous; do near one.csv $log.csv || fail "ranks that share
 head -n 4 contiguous.csv >rest.csv # steps 4 and 5 again, on one rank
 expect 0 "" "$train" "${same[@]}" --steps 5 --resume 3 --save ck --log rest.csv
 near one.csv rest.csv || fail "resumed by a rank that has whole rows: $(tail -n 1 rest.csv)"
+v4=(--model v4-tiny --tuning full --attention sparse --index-loss 0.5 --seq 256 --steps 5)
+rm one.csv
+one "${v4[@]}" --log one.csv
+several 2 "${v4[@]}" --topology cp=2 --shard optimizer --mode graph --log v4.csv
+near one.csv v4.csv || fail "ranks that share rows of a V4 model: $(tail -n 1 v4.csv)"
 if [[ $most -ge 4 ]]; then
     rm one.csv
     one --steps 5 --accumulate 2 --log one.csv
@@ -116,9 +121,11 @@ bad 2 "accumulate differs: rank 0 has 1, rank 1 on" \
 bad 2 "/proc/nowhere" "$mpirun" -np 2 "$train" --steps 1 --save /proc/nowhere/x
 bad 2 "/proc/nowhere" "$mpirun" -np 1 "$train" --steps 1 : -np 1 "$train" --steps 1 --data /proc/nowhere
 bad 2 "ranks do not divide by 3" "$mpirun" -np 2 "$train" --topology cp=3
-bad 2 "--seq 50: 2 ranks share a row (--topology cp=2, --slices zigzag): need a multiple of 4" "$mpirun" -np 2 "$train" --seq 50 --topology cp=2
+bad 2 "--seq 50: 2 ranks share a row (--topology cp=2, --slices auto): need a multiple of 4" "$mpirun" -np 2 "$train" --seq 50 --topology cp=2
 bad 2 "topology differs: rank 0 has dp=2, rank 1 on" "$mpirun" -np 1 "$train" --seq 48 --steps 1 : -np 1 "$train" --seq 48 --steps 1 --topology cp=2
-bad 2 "not for v4-tiny" "$mpirun" -np 2 "$train" --model v4-tiny --tuning full --seq 48 --topology cp=2
+bad 2 "--slices auto): need a multiple of 256" "$mpirun" -np 2 "$train" --model v4-tiny --tuning full --seq 128 --topology cp=2
+bad 2 "need contiguous slices: --slices contiguous" "$mpirun" -np 2 "$train" --model v4-tiny --tuning full --seq 512 --topology cp=2 --slices zigzag
+bad 2 "no dynamic-mask attention, which doge-tiny has" "$mpirun" -np 2 "$train" --model doge-tiny --tuning full --seq 48 --topology cp=2
 bad 2 "--dump-logits" "$mpirun" -np 2 "$train" eval --dump-logits x
 
 ((failures == 0)) || exit 1

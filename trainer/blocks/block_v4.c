@@ -9,8 +9,8 @@ static bool sparse(const pb_train_config *c) { return c->attention != PB_ATTENTI
 
 static pb_status check(const pb_train_config *c)
 {
-    if (c->context)
-        return pb_fail(PB_EINVAL, "context parallelism is for models with grouped-query attention, not for %s",
+    if (c->context && c->slicing == PB_SLICING_ZIGZAG)
+        return pb_fail(PB_EINVAL, "ranks that share rows of %s need contiguous slices: --slices contiguous",
                        c->model.geometry->name);
     if (c->model.tuning != PB_FULL)
         return pb_fail(PB_EINVAL, "%s has no adapters: need tuning full", c->model.geometry->name);
@@ -27,15 +27,18 @@ pb_v4_shape pb_v4_shape_of(const pb_trainer *t, int layer, int S)
 {
     const pb_geometry *g = &t->model.g;
     const pb_v4_geometry *v = g->v4;
-    const int ratio = v->ratio[layer], wide = S < v->window ? S : v->window;
+    const int ratio = v->ratio[layer], row = S * t->context.ranks, wide = row < v->window ? row : v->window;
     pb_v4_shape s = {.ratio = ratio, .step = ratio > 0 ? ratio : 1};
     s.G = ratio > 0 ? S / ratio : 0;
     s.S_kv = S + s.G;
+    s.row = row;
+    s.row_G = ratio > 0 ? row / ratio : 0;
+    s.row_kv = row + s.row_G;
     s.C = pb_v4_columns(ratio, g->d);
     s.index_C = pb_v4_columns(ratio, v->index_d);
     s.width = v->q_rank + g->d + 2 * s.C;
     s.indexed = ratio == PB_V4_OVERLAPPING && sparse(&t->cfg);
-    s.T = s.indexed && s.G > v->topk ? v->topk : s.G;
+    s.T = s.indexed && s.row_G > v->topk ? v->topk : s.row_G;
     s.W = wide + s.T;
     s.table = ratio > 0 ? PB_V4_COMPRESSED : PB_V4_PLAIN;
     return s;
@@ -64,13 +67,14 @@ pb_v4_pass pb_v4_pass_of(pb_ctx *ctx, const pb_trainer *t, int layer)
 pb_indexer pb_v4_indexer(const pb_v4_pass *p)
 {
     return (pb_indexer){.q = p->a->index.q,
-                        .k = p->a->index.k,
+                        .k = p->t->cfg.context ? p->v->index_all : p->a->index.k,
                         .w = p->a->index.w,
                         .B = p->t->cfg.B,
                         .S = p->t->S,
-                        .G = p->s.G,
+                        .G = p->s.row_G,
                         .H = p->g->v4->index_H,
                         .D = p->g->v4->index_d,
+                        .offset = p->t->context.rank * p->t->S,
                         .dtype = p->dtype};
 }
 
@@ -89,6 +93,9 @@ static pb_v4_shape largest(const pb_trainer *t)
         const pb_v4_shape s = pb_v4_shape_of(t, i, t->cfg.S);
         all.G = larger(all.G, s.G);
         all.S_kv = larger(all.S_kv, s.S_kv);
+        all.row_G = larger(all.row_G, s.row_G);
+        all.row_kv = larger(all.row_kv, s.row_kv);
+        all.C = larger(all.C, s.C);
         all.width = larger(all.width, s.width);
         all.index_C = larger(all.index_C, s.indexed ? s.index_C : 0);
         all.T = larger(all.T, s.indexed ? s.T : 0);
@@ -185,7 +192,7 @@ static void carve_shared(pb_trainer *t)
     const pb_geometry *g = &t->model.g;
     const pb_v4_shape s = largest(t);
     const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype), f = sizeof(float);
-    const size_t n = (size_t)t->cfg.S * (g->v4->rope / 2);
+    const size_t n = (size_t)pb_row_most(t) * (g->v4->rope / 2);
     pb_v4 *v = t->block_state;
     for (int i = 0; i < PB_V4_TABLES; i++) {
         v->cos[i] = pb_carve(&t->acts, n * f);
@@ -197,6 +204,7 @@ static void carve_shared(pb_trainer *t)
     v->wide = pb_carve(&t->acts, T * (size_t)g->H * g->d * e);
     v->normed = pb_carve(&t->acts, T * g->d * e);
     v->rows = pb_carve(&t->acts, t->cfg.kv_qat ? (size_t)t->cfg.B * s.S_kv * g->d * e : 0);
+    pb_v4_context_carve(t, &s, false);
 }
 
 static void carve_index_back(pb_trainer *t, const pb_v4_shape *s)
@@ -228,6 +236,7 @@ static void carve_backward(pb_trainer *t)
     v->drow = pb_carve(m, T * g->d * e);
     v->dsink = pb_carve(m, g->H * sizeof(float));
     if (indexers_trained(t)) carve_index_back(t, &s);
+    pb_v4_context_carve(t, &s, true);
 }
 
 static pb_status tables(pb_trainer *t)
@@ -247,17 +256,18 @@ static pb_status tables(pb_trainer *t)
  * backward pass, one of which recomputes scores. The indexer scores all visible compressed rows. pb_trainer_flops
  * counts the products of the indexer's weights in both passes; this function corrects that count, because the input of
  * these products gets no gradient, and because they are not computed if no layer uses its indexer. Training the
- * indexer also computes attention mass and scores of the selected rows; they are small and not counted. */
+ * indexer also computes attention mass and scores of the selected rows; they are small and not counted. With context
+ * parallelism, this is the mean of the ranks that share a row. */
 static pb_flops flops(const pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;
     const pb_v4_geometry *v = g->v4;
-    const double B = t->cfg.B, T = B * t->cfg.S;
+    const double T = (double)t->cfg.B * t->cfg.S, B = (double)t->cfg.B / t->context.ranks;
     pb_flops f = {0};
     for (int layer = 0; layer < g->L; layer++) {
         const pb_v4_shape s = pb_v4_shape_of(t, layer, t->cfg.S);
         double seen = 0, scored = 0;
-        for (int i = 0; i < t->cfg.S; i++) {
+        for (int i = 0; i < s.row; i++) {
             const int rows = s.ratio > 0 ? (i + 1) / s.ratio : 0;
             seen += (i + 1 < v->window ? i + 1 : v->window) + (rows < s.T ? rows : s.T);
             scored += s.indexed ? rows : 0;
@@ -293,6 +303,7 @@ const pb_block pb_block_v4 = {.state_bytes = sizeof(pb_v4),
                               .carve_shared = carve_shared,
                               .carve_backward = carve_backward,
                               .tables = tables,
+                              .rows = pb_v4_context_rows,
                               .begin = pb_v4_begin,
                               .forward = pb_v4_forward,
                               .recompute = pb_v4_recompute,

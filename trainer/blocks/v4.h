@@ -36,6 +36,9 @@
  * In a packed row, conversations begin at multiples of the largest ratio (pb_sample_align), so that each conversation's
  * compressed rows pool the same tokens as without packing.
  *
+ * With context parallelism, S and G above count the tokens and compressed rows of this rank's slice of a row; queries
+ * attend to the keys of the whole row, which are gathered (trainer/blocks/v4_context.c).
+ *
  * Not implemented: mixture of experts (the MLP is the dense SwiGLU of all families), hyper-connections, multi-token
  * prediction, adapters, and the layout of DeepSeek's checkpoints. */
 #ifndef PB_V4_H
@@ -101,6 +104,19 @@ typedef struct pb_v4 {
     pb_v4_index_back index_back;
     void *dwide;                /* [T,H*d] */
     void *dlow, *dqr, *dlatent; /* gradients of low, qr and latent */
+    /* Only with context parallelism, for rows of N tokens and M compressed rows. all [B,N+M,d]: the keys
+     * of the whole row, N tokens, then M compressed rows; index_all [B,M,index_d]: those of the indexer. start [B,S]:
+     * first token of each token's conversation, counted from the slice's first token; edge_start [B,2r], r = 4, the
+     * ratio of overlapping groups: the same for the first r tokens of the slice and the r tokens before them. */
+    void *all, *index_all;
+    int32_t *start, *edge_start;
+    /* edge_own [B,r,2C]: values and gates that this rank sends, those of its last r tokens, in the backward pass the
+     * gradients of the previous rank's; edge_all: those of all ranks; edge [B,2r,2C]: values and gates of the 2r tokens;
+     * edge_row [B,2,D]: the rows pooled from them, in the backward pass their gradients; dedge: gradient of edge */
+    void *edge_own, *edge_all, *edge, *edge_row, *dedge;
+    /* The terms that this rank's queries add to the gradients of all (dall) and index_all (dindex); dpart [B,S+G,d]: the
+     * sums over the ranks of one of them, for the keys of this rank */
+    float *dall, *dindex, *dpart;
     /* dkv: gradient of kv; drow [T,d]: dkv of the token rows or of the compressed rows, after RoPE's backward */
     void *dkv, *drow;
     float *dsink; /* [H] */
@@ -109,13 +125,14 @@ typedef struct pb_v4 {
 static inline const pb_v4 *pb_v4_of(const pb_trainer *t) { return t->block_state; }
 static inline const pb_v4_acts *pb_v4_layer(const pb_trainer *t, int layer) { return t->layers[layer].block; }
 
-/* Dimensions of a layer for rows of S tokens. */
+/* Dimensions of a layer for S tokens of every row. */
 typedef struct pb_v4_shape {
-    int ratio, G, S_kv; /* ratio: tokens per compressed row; G = S/ratio: compressed rows; S_kv = S + G: keys */
-    int C, width;       /* C: columns of the compressor's values; width: columns of latent */
-    int T, W;           /* entries per key list: T for compressed rows, W in all (window and compressed rows) */
-    bool indexed;       /* true: the layer's indexer makes its key lists */
-    int table;          /* RoPE table of the layer: PB_V4_PLAIN or PB_V4_COMPRESSED */
+    int ratio, G, S_kv;     /* ratio: tokens per compressed row; G = S/ratio: compressed rows; S_kv = S + G: keys */
+    int row, row_G, row_kv; /* the same of the whole row: tokens, compressed rows, keys; without shared rows equal */
+    int C, width;           /* C: columns of the compressor's values; width: columns of latent */
+    int T, W;               /* entries per key list: T for compressed rows, W in all (window and compressed rows) */
+    bool indexed;           /* true: the layer's indexer makes its key lists */
+    int table;              /* RoPE table of the layer: PB_V4_PLAIN or PB_V4_COMPRESSED */
     /* step: ratio, or 1 in layers without compressed rows; index_C: columns of the indexer's values */
     int step, index_C;
 } pb_v4_shape;
@@ -138,6 +155,28 @@ typedef struct pb_v4_pass {
 pb_indexer pb_v4_indexer(const pb_v4_pass *p);
 pb_v4_pass pb_v4_pass_of(pb_ctx *ctx, const pb_trainer *t, int layer);
 const pb_param *pb_v4_param(const pb_v4_pass *p, int id);
+/* The keys [B,s.row_kv,d] to which the queries attend. */
+static inline const void *pb_v4_keys(const pb_v4_pass *p) { return p->t->cfg.context ? p->v->all : p->a->kv; }
+/* `start` of the tokens of this rank, counted from its first token; NULL: not packed. */
+static inline const int32_t *pb_v4_start(const pb_v4_pass *p)
+{
+    return p->t->cfg.context && p->t->start ? p->v->start : p->t->start;
+}
+
+/* Context parallelism (trainer/blocks/v4_context.c). carve reserves its buffers, those of the backward pass or the others; s: the
+ * largest layer. rows uploads what it needs of a batch with rows of S tokens. The others do nothing without context
+ * parallelism: they gather the keys of a row, or sum their gradients; edge_forward corrects row 0 of c [B,G,D], which
+ * the compressor pooled from columns x; edge_take moves the gradient of that row out of dc, before the compressor's
+ * backward pass; edge_backward, after it, adds what that row contributes to the gradients dx of the columns x. */
+void pb_v4_context_carve(pb_trainer *t, const pb_v4_shape *s, bool backward);
+pb_status pb_v4_context_rows(pb_trainer *t, const pb_batch *b, int S);
+pb_status pb_v4_gather_keys(const pb_v4_pass *p);
+pb_status pb_v4_gather_index(const pb_v4_pass *p);
+pb_status pb_v4_reduce_keys(const pb_v4_pass *p);
+pb_status pb_v4_reduce_index(const pb_v4_pass *p);
+pb_status pb_v4_edge_forward(const pb_v4_pass *p, int ape, const void *x, size_t ld, int C, void *c, int D);
+pb_status pb_v4_edge_take(const pb_v4_pass *p, void *dc, int D);
+pb_status pb_v4_edge_backward(const pb_v4_pass *p, int ape, const void *x, void *dx, size_t ld, int C, int D);
 
 /* Computes v4.wide = RoPE^-1(o): rotates the output of attention back by the positions of the queries. */
 pb_status pb_v4_rotate_back(const pb_v4_pass *p);

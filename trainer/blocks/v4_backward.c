@@ -95,7 +95,7 @@ static pb_status output_back(const pb_v4_pass *p)
                                                    .S = t->S,
                                                    .H = p->g->H,
                                                    .D = p->g->d,
-                                                   .P = t->cfg.S,
+                                                   .P = pb_row_most(t),
                                                    .ldq = ld,
                                                    .ldqr = ld,
                                                    .R = v->rope,
@@ -108,25 +108,29 @@ static pb_status output_back(const pb_v4_pass *p)
 static pb_status attend_back(const pb_v4_pass *p)
 {
     const pb_geometry *g = p->g;
+    const bool shared = p->t->cfg.context != NULL;
+    PB_TRY(pb_v4_gather_keys(p));
     PB_TRY(pb_sparse_mla_bwd(p->ctx, &(pb_sparse_mla_bwd_args){.dO = p->v->dwide,
                                                                .q = p->a->q,
-                                                               .kv = p->a->kv,
+                                                               .kv = pb_v4_keys(p),
                                                                .idx = pb_v4_lists(p->t, p->layer),
                                                                .sink = pb_v4_param(p, PB_P_sink)->w,
                                                                .o = p->a->o,
                                                                .lse = p->a->lse,
                                                                .dq = p->v->wide,
-                                                               .dkv = p->v->dkv,
+                                                               .dkv = shared ? p->v->dall : p->v->dkv,
                                                                .dsink = p->v->dsink,
                                                                .B = p->t->cfg.B,
                                                                .S = p->t->S,
-                                                               .S_kv = p->s.S_kv,
+                                                               .S_kv = p->s.row_kv,
                                                                .H = g->H,
                                                                .D = g->d,
                                                                .V = g->d,
                                                                .W = p->s.W,
+                                                               .wide = shared,
                                                                .scale = 1 / sqrtf((float)g->d),
                                                                .dtype = p->dtype}));
+    PB_TRY(pb_v4_reduce_keys(p));
     return pb_linear_dw(p->ctx, &(pb_linear_dw_args){.dy = p->v->dsink,
                                                      .x = p->v->one,
                                                      .dw = pb_v4_param(p, PB_P_sink)->grad,
@@ -151,7 +155,7 @@ static pb_status rotate_back(const pb_v4_pass *p, const void *dy, void *dx, int 
                                                    .S = n,
                                                    .H = H,
                                                    .D = D,
-                                                   .P = p->t->cfg.S,
+                                                   .P = pb_row_most(p->t),
                                                    .lddqr = ld,
                                                    .lddq = ld,
                                                    .seqdqr = seq,
@@ -162,17 +166,18 @@ static pb_status rotate_back(const pb_v4_pass *p, const void *dy, void *dx, int 
                                                    .dtype = p->dtype});
 }
 
-/* Backward of the compressor: computes from dc [B,G,D] the gradients of the values (columns 0 to C-1 of dx) and of the
+/* Backward of the compressor: computes from dc [B,G,D], which it may change, the gradients of the values (columns 0 to C-1 of dx) and of the
  * gates (columns C to 2C-1). Rows of x and of dx are ld elements apart. Tokens that belong to no compressed row get
  * gradient 0. */
-static pb_status pool_back(const pb_v4_pass *p, int ape, const void *dc, void *x, void *dx, size_t ld, int C, int D)
+static pb_status pool_back(const pb_v4_pass *p, int ape, void *dc, void *x, void *dx, size_t ld, int C, int D)
 {
     const pb_trainer *t = p->t;
-    return pb_compressor_bwd(p->ctx, &(pb_compressor_bwd_args){.dc = dc,
+    PB_TRY(pb_v4_edge_take(p, dc, D));
+    PB_TRY(pb_compressor_bwd(p->ctx, &(pb_compressor_bwd_args){.dc = dc,
                                                                .a = x,
                                                                .z = pb_column(t, x, C),
                                                                .ape = pb_v4_param(p, ape)->w,
-                                                               .start = t->start,
+                                                               .start = pb_v4_start(p),
                                                                .da = dx,
                                                                .dz = pb_column(t, dx, C),
                                                                .dape = pb_v4_param(p, ape)->grad,
@@ -187,7 +192,8 @@ static pb_status pool_back(const pb_v4_pass *p, int ape, const void *dc, void *x
                                                                .lddz = ld,
                                                                .accumulate = pb_adds(t),
                                                                .in_dtype = p->dtype,
-                                                               .dtype = p->dtype});
+                                                               .dtype = p->dtype}));
+    return pb_v4_edge_backward(p, ape, x, dx, ld, C, D);
 }
 
 /* Backward of the compressed rows: computes the columns a and z of dlatent from rows S to S+G-1 of dkv. */
@@ -250,13 +256,13 @@ static pb_status index_loss(const pb_v4_pass *p)
     const int32_t *picked = p->a->index.pick;
     const int K = p->s.T;
     PB_TRY(pb_mla_mass_fwd(p->ctx, &(pb_mla_mass_fwd_args){.q = p->a->q,
-                                                           .kv = p->a->kv,
+                                                           .kv = pb_v4_keys(p),
                                                            .idx = p->a->idx,
                                                            .lse = p->a->lse,
                                                            .mass = b->mass,
                                                            .B = t->cfg.B,
                                                            .S = t->S,
-                                                           .S_kv = p->s.S_kv,
+                                                           .S_kv = p->s.row_kv,
                                                            .H = g->H,
                                                            .D = g->d,
                                                            .W = p->s.W,
@@ -288,14 +294,18 @@ static pb_status index_back(const pb_v4_pass *p)
     const pb_v4_index_back *b = &p->v->index_back;
     const int H = p->g->v4->index_H, D = p->g->v4->index_d, C = p->s.index_C;
     const size_t ld = (size_t)2 * C + H;
+    const bool shared = t->cfg.context != NULL;
+    PB_TRY(pb_v4_gather_index(p));
     PB_TRY(index_loss(p));
     PB_TRY(pb_indexer_bwd(p->ctx, &(pb_indexer_bwd_args){.x = pb_v4_indexer(p),
                                                          .pick = x->pick,
                                                          .dscore = b->score,
                                                          .dq = b->dq,
-                                                         .dk = b->dk,
+                                                         .dk = shared ? p->v->dindex : b->dk,
                                                          .dw = b->dw,
-                                                         .K = p->s.T}));
+                                                         .K = p->s.T,
+                                                         .wide = shared}));
+    PB_TRY(pb_v4_reduce_index(p));
     PB_TRY(rotate_back(p, b->dq, b->dq, t->S, H, D, 1, 0));
     PB_TRY(product_dw(p, PB_P_index_q, b->dq, p->a->qr));
     PB_TRY(rotate_back(p, b->dk, b->dk, p->s.G, 1, D, p->s.step, 0));

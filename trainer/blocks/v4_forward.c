@@ -51,7 +51,7 @@ static pb_status rotate_heads(const pb_v4_pass *p, void *q, int H, int D)
                                                    .S = p->t->S,
                                                    .H = H,
                                                    .D = D,
-                                                   .P = p->t->cfg.S,
+                                                   .P = pb_row_most(p->t),
                                                    .ldq = ld,
                                                    .ldqr = ld,
                                                    .R = p->g->v4->rope,
@@ -72,7 +72,7 @@ static pb_status rotate_rows(const pb_v4_pass *p, const void *x, void *y, int n,
                                                    .S = n,
                                                    .H = 1,
                                                    .D = D,
-                                                   .P = p->t->cfg.S,
+                                                   .P = pb_row_most(p->t),
                                                    .ldq = (size_t)D,
                                                    .ldqr = (size_t)D,
                                                    .seqqr = seq,
@@ -87,10 +87,10 @@ static pb_status rotate_rows(const pb_v4_pass *p, const void *x, void *y, int n,
  * of x are ld elements apart. */
 static pb_status pool(const pb_v4_pass *p, int ape, const void *x, size_t ld, int C, void *c, int D)
 {
-    return pb_compressor_fwd(p->ctx, &(pb_compressor_fwd_args){.a = x,
+    PB_TRY(pb_compressor_fwd(p->ctx, &(pb_compressor_fwd_args){.a = x,
                                                                .z = pb_column(p->t, (void *)x, C),
                                                                .ape = pb_v4_param(p, ape)->w,
-                                                               .start = p->t->start,
+                                                               .start = pb_v4_start(p),
                                                                .c = c,
                                                                .B = p->t->cfg.B,
                                                                .S = p->t->S,
@@ -100,7 +100,8 @@ static pb_status pool(const pb_v4_pass *p, int ape, const void *x, size_t ld, in
                                                                .lda = ld,
                                                                .ldz = ld,
                                                                .in_dtype = p->dtype,
-                                                               .dtype = p->dtype});
+                                                               .dtype = p->dtype}));
+    return pb_v4_edge_forward(p, ape, x, ld, C, c, D);
 }
 
 /* Writes the key lists `idx`: the tokens of the window, then the compressed rows in `pick`. pick NULL: all compressed
@@ -115,7 +116,9 @@ static pb_status build_list(const pb_v4_pass *p, const int32_t *pick, int32_t *i
                                                                  .T = p->s.T,
                                                                  .W = p->s.W,
                                                                  .window = p->g->v4->window,
-                                                                 .ratio = p->s.step});
+                                                                 .ratio = p->s.step,
+                                                                 .offset = p->t->context.rank * p->t->S,
+                                                                 .keys = p->s.row});
 }
 
 /* ---- the computations of a layer, in order --------------------------------------------------------------- */
@@ -196,6 +199,7 @@ static pb_status index_inputs(const pb_v4_pass *p)
 static pb_status select_rows(const pb_v4_pass *p)
 {
     PB_TRY(index_inputs(p));
+    PB_TRY(pb_v4_gather_index(p));
     if (p->s.T > 0)
         PB_TRY(pb_indexer_pick(p->ctx, &(pb_indexer_pick_args){.x = pb_v4_indexer(p),
                                                                .start = p->t->start,
@@ -208,15 +212,16 @@ static pb_status select_rows(const pb_v4_pass *p)
 static pb_status attend(const pb_v4_pass *p)
 {
     const pb_geometry *g = p->g;
+    PB_TRY(pb_v4_gather_keys(p));
     return pb_sparse_mla_fwd(p->ctx, &(pb_sparse_mla_fwd_args){.q = p->a->q,
-                                                               .kv = p->a->kv,
+                                                               .kv = pb_v4_keys(p),
                                                                .idx = pb_v4_lists(p->t, p->layer),
                                                                .sink = pb_v4_param(p, PB_P_sink)->w,
                                                                .o = p->a->o,
                                                                .lse = p->a->lse,
                                                                .B = p->t->cfg.B,
                                                                .S = p->t->S,
-                                                               .S_kv = p->s.S_kv,
+                                                               .S_kv = p->s.row_kv,
                                                                .H = g->H,
                                                                .D = g->d,
                                                                .V = g->d,
@@ -237,7 +242,7 @@ pb_status pb_v4_rotate_back(const pb_v4_pass *p)
                                                    .S = p->t->S,
                                                    .H = p->g->H,
                                                    .D = p->g->d,
-                                                   .P = p->t->cfg.S,
+                                                   .P = pb_row_most(p->t),
                                                    .lddqr = ld,
                                                    .lddq = ld,
                                                    .R = p->g->v4->rope,

@@ -17,15 +17,19 @@
 
 typedef struct pb_context {
     int ranks, rank;
+    int align; /* chunks are multiples of this number of tokens; 0: 1 */
     bool zigzag;
 } pb_context;
 
 /* Number of chunks of a row that each rank has. */
 static inline int pb_context_parts(const pb_context *c) { return c->zigzag ? 2 : 1; }
 /* Row lengths are multiples of this number. */
-static inline int pb_context_unit(const pb_context *c) { return c->ranks * pb_context_parts(c); }
+static inline int pb_context_unit(const pb_context *c)
+{
+    return c->ranks * pb_context_parts(c) * (c->align > 1 ? c->align : 1);
+}
 /* Tokens of a chunk. */
-static inline int pb_context_length(const pb_context *c, int row) { return row / pb_context_unit(c); }
+static inline int pb_context_length(const pb_context *c, int row) { return row / (c->ranks * pb_context_parts(c)); }
 /* Position in the row, counted in chunks, of this rank's chunk `part`. */
 static inline int pb_context_chunk(const pb_context *c, int part)
 {

@@ -31,6 +31,7 @@ typedef enum pb_shard {
 /* How the ranks of a context parallel group divide a row (context.h). Each entry: X(enumerator, word on the command
  * line, meaning). */
 #define PB_SLICING_MAP(X)                                                                                              \
+    X(AUTO, "auto", "zigzag; contiguous for models that compress keys, which need it")                                 \
     X(ZIGZAG, "zigzag", "two chunks per rank, so that all ranks compute equally many scores")                          \
     X(CONTIGUOUS, "contiguous", "one chunk per rank; with two ranks, the last one computes three times as many scores")
 typedef enum pb_slicing {

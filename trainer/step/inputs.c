@@ -59,6 +59,7 @@ static pb_status set_packing(pb_trainer *t, const pb_batch *b, int S)
         if (b->pos[i] < 0 || b->pos[i] >= S)
             return pb_fail(PB_EINVAL, "batch: position %d of token %d is outside 0 to %d", b->pos[i], i, S - 1);
     }
+    if (t->block->rows) PB_TRY(t->block->rows(t, b, S));
     PB_TRY(upload_tokens(t, t->start, b->start, S));
     return upload_tokens(t, t->pos, b->pos, S);
 }

@@ -148,11 +148,17 @@ pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int d
 
 /* ---- checking, opening and closing a trainer ------------------------------------------------------ */
 
+pb_context pb_train_context(const pb_train_config *c, int ranks, int rank)
+{
+    const pb_geometry *g = c->model.geometry;
+    const bool zigzag = c->slicing == PB_SLICING_ZIGZAG || (c->slicing == PB_SLICING_AUTO && !g->v4);
+    if (ranks == 1) return (pb_context){.ranks = 1};
+    return (pb_context){.ranks = ranks, .rank = rank, .align = pb_sample_align(g), .zigzag = zigzag};
+}
+
 static pb_context context_of(const pb_train_config *c)
 {
-    return (pb_context){.ranks = pb_comm_size(c->context),
-                        .rank = pb_comm_rank(c->context),
-                        .zigzag = c->context && c->slicing == PB_SLICING_ZIGZAG};
+    return pb_train_context(c, pb_comm_size(c->context), pb_comm_rank(c->context));
 }
 
 pb_status pb_train_check(const pb_train_config *c)

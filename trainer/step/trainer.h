@@ -12,6 +12,7 @@
 #include "kernels/clip/clip.h"
 #include "kernels/comm/comm.h"
 #include "trainer/model/model.h"
+#include "trainer/parallel/context.h"
 #include "trainer/parallel/parallel.h"
 #include "trainer/step/normuon_config.h"
 
@@ -103,7 +104,7 @@ typedef struct pb_train_config {
     pb_comm *comm;
     /* Context parallel training (trainer/parallel/context.h): the ranks that share the rows of each batch, borrowed
      * until pb_trainer_close; NULL: each rank has whole rows. They are ranks of comm, over which gradients are added.
-     * Row lengths are multiples of pb_context_unit. Only for dense grouped-query attention, and without `cached`. */
+     * Row lengths are multiples of pb_context_unit. Not for dynamic-mask attention, and without `cached`. */
     pb_comm *context;
     pb_slicing slicing;
     pb_reduce reduce;
@@ -169,6 +170,9 @@ pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
 
 /* Checks a configuration without allocating anything. EINVAL: invalid or unsupported values. */
 pb_status pb_train_check(const pb_train_config *cfg);
+/* How rank `rank` of `ranks` ranks that share rows divides them. Conversations that the model pools together stay in one
+ * chunk: chunks are multiples of pb_sample_align. */
+pb_context pb_train_context(const pb_train_config *cfg, int ranks, int rank);
 /* Allocates a trainer and its model. EINVAL: see pb_train_check; ENOMEM: the message says how much memory was
  * requested. */
 pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **out);
