@@ -328,7 +328,7 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     a.pick = bind_picks(b, &a.x, a.K, (enum pick_kind)(dim[6] % WIDE));
     a.dscore = pb_in(b, "dscore", PB_F32, tokens * a.K);
     a.dq = pb_out(b, "dq", a.x.dtype, tokens * a.x.H * a.x.D);
-    a.dk = pb_out(b, "dk", pb_indexer_dk_dtype(&a), (size_t)a.x.B * a.x.G * a.x.D);
+    a.dk = pb_out(b, "dk", a.wide ? PB_F32 : a.x.dtype, (size_t)a.x.B * a.x.G * a.x.D);
     a.dw = pb_out(b, "dw", PB_F32, tokens * a.x.H);
     *(pb_indexer_bwd_args *)args = a;
     return b->status;

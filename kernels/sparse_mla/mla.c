@@ -226,7 +226,7 @@ pb_mla pb_mla_bwd_bind(pb_binder *b, const int *dim, bool wide)
     p.o = (void *)pb_in(b, "o", b->dtype, heads(&p) * p.V);
     p.lse = (float *)pb_in(b, "lse", PB_F32, heads(&p));
     p.dq = pb_out(b, "dq", b->dtype, heads(&p) * p.D);
-    p.dkv = pb_out(b, "dkv", pb_mla_dkv_dtype(&p), rows(&p) * p.D);
+    p.dkv = pb_out(b, "dkv", wide ? PB_F32 : b->dtype, rows(&p) * p.D);
     p.dsink = pb_out(b, "dsink", PB_F32, p.H);
     return p;
 }
