@@ -29,15 +29,21 @@ expect 0 '2 of 2 runs ended with 0; REGRESSED by counters in 0, by times in 0; o
     repeat --runs 2 --no-load ./bench out -- --model tiny
 [[ $(head -n 1 calls) == "repeat-bench $dir/out/state run --suite backward --model tiny --out $dir/out/run-1" ]] ||
     fail "called with: $(cat calls)"
-grep -q '^2,same,[0-9]*,[0-9.]*,5,0,0,0$' out/runs.csv || fail "wrong rows: $(cat out/runs.csv)"
+grep -q '^2,same,[0-9]*,[0-9.]*,5,0,0,0,,$' out/runs.csv || fail "wrong rows: $(cat out/runs.csv)"
 grep -q 'against 5 sessions' out/run-2.txt || fail "the output of a run is not kept"
 
 # A further call continues: it makes the runs that are missing, and one with an alarm is counted.
 answer 3 1 6 "$time_row"
 answer 4 1 7 "$counter_row" "$time_row"
+# Two cases of run 4: 10 and 14 (standard deviation 2.83, mean 12), 20 and 20; a failed one is not read.
+mkdir -p out/run-4
+printf '%s\n' machine_id,process,key,metric,status,value m,0,a,backward_time,ok,10 m,1,a,backward_time,ok,14 \
+    m,0,b,backward_time,ok,20 m,1,b,backward_time,ok,20 m,0,b,step_time,ok,7 m,1,b,backward_time,throttled,90 >out/run-4/results.csv
 expect 1 '2 of 4 runs ended with 0; REGRESSED by counters in 1, by times in 2; of 3 runs with five sessions or more, by times in 2' \
     repeat --runs 4 --no-load ./bench out
 [[ $(wc -l <calls) -eq 4 && $(wc -l <out/runs.csv) -eq 5 ]] || fail "not two more runs: $(cat out/runs.csv)"
+grep -q '^4,.*,7,1,1,1,0.0,23.6$' out/runs.csv || fail "wrong standard deviations: $(cat out/runs.csv)"
+grep -qF 'backward_time varies by 0.0 to 23.6 %' log || fail "the standard deviations are not printed: $(cat log)"
 
 # ---- a slower program: each run must end with an alarm, and is not kept -----------------------------
 answer 5 1 7 "$time_row"
