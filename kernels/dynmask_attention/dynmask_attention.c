@@ -96,8 +96,8 @@ static void store_key(const pb_dynmask_attention_bwd_args *a, int b, int kv, int
 {
     const size_t token = (size_t)b * a->S_kv + j, head = (size_t)kv * a->D;
     for (int d = 0; d < a->D; d++) {
-        pb_store(a->dk, token * a->lddk + head + d, a->dtype, sum[d]);
-        pb_store(a->dv, token * a->lddv + head + d, a->dtype, sum[a->D + d]);
+        pb_store(a->dk, token * a->lddk + head + d, pb_dynmask_dkv_dtype(a), sum[d]);
+        pb_store(a->dv, token * a->lddv + head + d, pb_dynmask_dkv_dtype(a), sum[a->D + d]);
     }
     a->dbias[((size_t)b * a->K + kv) * a->S_kv + j] = (float)dbias;
 }
@@ -185,12 +185,15 @@ typedef struct shape {
     int B, S, T, H, K, D; /* T: S_kv */
     int keep;
     int pad;  /* unit of the gaps between tokens, in elements: each tensor has another multiple of it */
-    int list; /* enum pb_dynmask_lists */
+    int list; /* enum pb_dynmask_lists, plus WIDE */
     int unused;
 } shape;
 _Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
+enum { WIDE = 16 }; /* backward pass: dk and dv are f32 */
 static const shape edge[] = {
     {.B = 1, .S = 9, .T = 40, .H = 3, .K = 1, .D = 7, .keep = 6},
+    {.B = 2, .S = 33, .T = 90, .H = 4, .K = 2, .D = 16, .keep = 20, .pad = 3, .list = WIDE + PB_LISTS_PACKED},
+    {.B = 1, .S = 70, .T = 70, .H = 2, .K = 1, .D = 64, .keep = 24, .pad = 8, .list = WIDE + PB_LISTS_HOLES},
     {.B = 2, .S = 70, .T = 70, .H = 6, .K = 2, .D = 16, .keep = 20, .pad = 5, .list = PB_LISTS_PACKED},
     {.B = 1, .S = 130, .T = 130, .H = 2, .K = 2, .D = 64, .keep = 32, .pad = 1},
     {.B = 1, .S = 150, .T = 100, .H = 4, .K = 1, .D = 40, .keep = 16}, /* queries before every key */
@@ -313,14 +316,15 @@ static pb_dynmask_attention_fwd_args bind_inputs(pb_binder *b, const int *dim)
     pb_dynmask_attention_fwd_args a = {.B = dim[0], .S = dim[1], .S_kv = dim[2], .H = dim[3], .K = dim[4], .D = dim[5]};
     const size_t n = (size_t)a.H * a.D, m = (size_t)a.K * a.D, pad = dim[7];
     const size_t queries = (size_t)a.B * a.S, keys = (size_t)a.B * a.S_kv;
-    a.keep = dim[6], a.L = pb_dynmask_lists_size((enum pb_dynmask_lists)dim[8], a.S_kv, a.keep);
+    const enum pb_dynmask_lists kind = (enum pb_dynmask_lists)(dim[8] % WIDE);
+    a.keep = dim[6], a.L = pb_dynmask_lists_size(kind, a.S_kv, a.keep);
     a.ldq = n + pad, a.ldk = m + 2 * pad, a.ldv = m + 3 * pad, a.ldo = n + 4 * pad;
     a.scale = 2 / sqrtf((float)a.D), a.dtype = b->dtype;
     a.q = pb_in_ld(b, "q", b->dtype, queries, n, a.ldq);
     a.k = pb_in_ld(b, "k", b->dtype, keys, m, a.ldk);
     a.v = pb_in_ld(b, "v", b->dtype, keys, m, a.ldv);
     a.bias = pb_in_range(b, "bias", PB_F32, keys * a.K, -2, 2);
-    bind_lists(b, &a, (enum pb_dynmask_lists)dim[8]);
+    bind_lists(b, &a, kind);
     return a;
 }
 
@@ -345,14 +349,14 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     const pb_dynmask_attention_fwd_args f = bind_inputs(b, dim);
     const size_t n = (size_t)f.H * f.D, m = (size_t)f.K * f.D, pad = dim[7];
     const size_t queries = (size_t)f.B * f.S, keys = (size_t)f.B * f.S_kv;
-    pb_dynmask_attention_bwd_args a = {SHARED(&f)};
+    pb_dynmask_attention_bwd_args a = {SHARED(&f), .wide = dim[8] >= WIDE};
     a.lddo = n + 5 * pad, a.lddq = n + 6 * pad, a.lddk = m + 7 * pad, a.lddv = m + 8 * pad;
     a.dO = pb_in_ld(b, "do", b->dtype, queries, n, a.lddo);
     a.o = pb_in_ld(b, "o", b->dtype, queries, n, a.ldo);
     a.lse = pb_in(b, "lse", PB_F32, queries * a.H);
     a.dq = pb_out_ld(b, "dq", b->dtype, queries, n, a.lddq);
-    a.dk = pb_out_ld(b, "dk", b->dtype, keys, m, a.lddk);
-    a.dv = pb_out_ld(b, "dv", b->dtype, keys, m, a.lddv);
+    a.dk = pb_out_ld(b, "dk", a.wide ? PB_F32 : b->dtype, keys, m, a.lddk);
+    a.dv = pb_out_ld(b, "dv", a.wide ? PB_F32 : b->dtype, keys, m, a.lddv);
     a.dbias = pb_out(b, "dbias", PB_F32, keys * a.K);
     *(pb_dynmask_attention_bwd_args *)args = a;
     return b->status;

@@ -134,6 +134,11 @@ template <class T> __global__ __launch_bounds__(THREADS) void clear_kernel(const
     if (n >= (size_t)a.B * a.K * a.S_kv) return;
     const size_t head = n / a.S_kv, token = head / a.K * a.S_kv + n % a.S_kv, at = head % a.K * a.D;
     for (int d = threadIdx.x % 32; d < a.D; d += 32) {
+        if (a.wide) {
+            ((float *)a.dk)[token * a.lddk + at + d] = 0;
+            ((float *)a.dv)[token * a.lddv + at + d] = 0;
+            continue;
+        }
         ((T *)a.dk)[token * a.lddk + at + d] = pb_from_f32<T>(0);
         ((T *)a.dv)[token * a.lddv + at + d] = pb_from_f32<T>(0);
     }
@@ -165,8 +170,13 @@ __global__ __launch_bounds__(THREADS) void dkv_kernel(const pb_dynmask_attention
             add(dk, ds, x), add(dv, p, g);
             dbias += ds;
         }
-    store_head<T>(a.dk, key_at(a, q, j, a.lddk), dk, a.scale, a.D);
-    store_head<T>(a.dv, key_at(a, q, j, a.lddv), dv, 1, a.D);
+    if (a.wide) {
+        store_head<float>(a.dk, key_at(a, q, j, a.lddk), dk, a.scale, a.D);
+        store_head<float>(a.dv, key_at(a, q, j, a.lddv), dv, 1, a.D);
+    } else {
+        store_head<T>(a.dk, key_at(a, q, j, a.lddk), dk, a.scale, a.D);
+        store_head<T>(a.dv, key_at(a, q, j, a.lddv), dv, 1, a.D);
+    }
     if (threadIdx.x % 32 == 0) a.dbias[q.head * a.S_kv + j] = dbias;
 }
 
@@ -230,7 +240,7 @@ bool wgmma_takes_fwd(const void *args) { return wgmma_takes(*(const pb_dynmask_a
 bool wgmma_takes_bwd(const void *args)
 {
     const pb_dynmask_attention_bwd_args &a = *(const pb_dynmask_attention_bwd_args *)args;
-    return wgmma_takes(a) && aligned(a.dO, a.lddo) && aligned(a.dq, a.lddq) && aligned(a.dk, a.lddk) &&
+    return !a.wide && wgmma_takes(a) && aligned(a.dO, a.lddo) && aligned(a.dq, a.lddq) && aligned(a.dk, a.lddk) &&
            aligned(a.dv, a.lddv);
 }
 } // namespace

@@ -25,7 +25,7 @@
  * selection does not depend on the query but through causality.
  *
  * Head h of token (b,s) begins at element (b*S + s)*ld + h*D (S_kv for k and v). bias, dbias and lse are f32, all other
- * floating-point tensors are `dtype`. EINVAL: B, S, S_kv, D, L or keep below 1; K < 1 or H not a positive multiple of K;
+ * floating-point tensors are `dtype`, but for dk and dv with `wide`. EINVAL: B, S, S_kv, D, L or keep below 1; K < 1 or H not a positive multiple of K;
  * a stride below the width of a token; a scale that is not finite; a NULL tensor. */
 #ifndef PB_DYNMASK_ATTENTION_H
 #define PB_DYNMASK_ATTENTION_H
@@ -57,14 +57,20 @@ typedef struct pb_dynmask_attention_bwd_args {
     const void *o;
     const float *lse;
     void *dq;      /* [B,S,H,D], tokens lddq apart, out */
-    void *dk, *dv; /* [B,S_kv,K,D], tokens lddk, lddv apart, out */
+    void *dk, *dv; /* [B,S_kv,K,D], tokens lddk, lddv apart, out; f32 if `wide`, else `dtype` */
     float *dbias;  /* [B,K,S_kv], out */
     int B, S, S_kv, H, K, D, L;
     int keep;
     size_t lddo, ldq, ldk, ldv, ldo, lddq, lddk, lddv;
     float scale;
+    bool wide; /* dk and dv are not rounded to bf16, so that other queries' parts can be added */
     pb_dtype dtype;
 } pb_dynmask_attention_bwd_args;
+/* The type of dk and dv. */
+static inline pb_dtype pb_dynmask_dkv_dtype(const pb_dynmask_attention_bwd_args *a)
+{
+    return a->wide ? PB_F32 : a->dtype;
+}
 
 PB_DECLARE_OP(dynmask_attention, fwd)
 PB_DECLARE_OP(dynmask_attention, bwd)

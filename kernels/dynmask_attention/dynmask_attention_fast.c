@@ -365,8 +365,8 @@ static void bwd_gather(const pb_dynmask_attention_bwd_args *a, const float *sums
             dk += vf_load(sums, p * n + slot * width + d, PB_F32);
             dv += vf_load(sums, p * n + side + slot * width + d, PB_F32);
         }
-        store_some(a->dk, token * a->lddk + at + d, a->dtype, dk * a->scale, a->D - d);
-        store_some(a->dv, token * a->lddv + at + d, a->dtype, dv, a->D - d);
+        store_some(a->dk, token * a->lddk + at + d, pb_dynmask_dkv_dtype(a), dk * a->scale, a->D - d);
+        store_some(a->dv, token * a->lddv + at + d, pb_dynmask_dkv_dtype(a), dv, a->D - d);
     }
     for (int p = 0; slot >= 0 && p < parts; p++) dbias += sums[p * n + 2 * side + slot];
     a->dbias[head * a->S_kv + j] = dbias;

@@ -18,8 +18,6 @@ static pb_status check(const pb_train_config *c)
                        "attention union selects keys by later tokens too, which generation does not have: use sparse");
     if (c->kv_qat != PB_KV_QAT_NONE) return pb_fail(PB_EINVAL, "%s has no FP8 keys and values", name);
     if (c->model.index_loss > 0) return pb_fail(PB_EINVAL, "%s has no indexer to train", name);
-    if (c->context && dynamic)
-        return pb_fail(PB_EINVAL, "context parallelism has no dynamic-mask attention, which %s has", name);
     return PB_OK;
 }
 
@@ -35,7 +33,8 @@ static void carve_layer(pb_trainer *t, int layer)
     a->rstdk = pb_carve(m, g->qk_norm ? T * g->K * f : 0);
     a->o = pb_carve(m, T * (size_t)g->H * g->d * e);
     a->lse = pb_carve(m, T * g->H * f);
-    const size_t keys = !g->keep ? 0 : t->cfg.cached ? (size_t)t->cfg.S : T, biases = keys * g->K;
+    const size_t rows = T * (size_t)t->context.ranks; /* tokens of whole rows */
+    const size_t keys = !g->keep ? 0 : t->cfg.cached ? (size_t)t->cfg.S : rows, biases = keys * g->K;
     a->u = pb_carve(m, biases * f);
     a->bias = pb_carve(m, biases * f);
     a->list = pb_carve(m, biases * sizeof *a->list);
@@ -54,8 +53,8 @@ static void tensors(const pb_trainer *t, int layer, pb_give_tensor give, void *s
     const pb_given all[] = {
         {"qkv", product, a->qkv, T, (size_t)pb_qkv_width(g), dt},
         {"qk", "rmsnorm_fwd+rope_fwd", a->qk, T, (H + K) * d, dt},
-        {"bias", "dynmask_bias_fwd", g->keep ? a->bias : NULL, (size_t)t->cfg.B * K, (size_t)t->S, PB_F32,
-         .by_head = true},
+        {"bias", "dynmask_bias_fwd", g->keep ? a->bias : NULL, (size_t)t->cfg.B * K, (size_t)t->row, PB_F32,
+         .by_head = !t->cfg.context},
         {"o", attends, a->o, T, H * d, dt, .head = g->d},
         {"lse", attends, a->lse, (size_t)t->cfg.B * H, (size_t)t->S, PB_F32, .by_head = true},
     };
@@ -118,6 +117,7 @@ const pb_block pb_block_gqa = {.state_bytes = sizeof(pb_gqa),
                                .carve_shared = carve_shared,
                                .carve_backward = carve_backward,
                                .tables = tables,
+                               .rows = pb_gqa_dynamic_starts,
                                .begin = begin,
                                .forward = pb_gqa_forward,
                                .recompute = pb_gqa_recompute,

@@ -5,6 +5,7 @@
  * biases, and the bias of a key, which its value determines, is added to its scores (gqa_dynamic.c). */
 #ifndef PB_GQA_H
 #define PB_GQA_H
+#include "kernels/dynmask_attention/dynmask_attention.h"
 #include "trainer/step/trainer_impl.h"
 
 /* Activations that one layer keeps from the forward to the backward pass. */
@@ -15,7 +16,7 @@ typedef struct pb_gqa_acts {
     void *o;              /* [T,H*d] output of attention before the projection o */
     float *lse;           /* [B,H,S] log-sum-exp of each query's scores */
     /* Only with dynamic-mask attention: u and biases of the keys [B,K,S] (dynmask_bias.h), and the key lists [B,K,S]
-     * (dynmask_keys.h). */
+     * (dynmask_keys.h); with context parallelism, those of whole rows. */
     float *u, *bias;
     int32_t *list, *until;
 } pb_gqa_acts;
@@ -34,6 +35,12 @@ typedef struct pb_gqa {
     float *dall;  /* [row,2,K,d] what this rank adds to the gradients of one batch row's keys and values */
     float *dpart; /* [row,2,K,d] of that, the part of its first chunk's queries; also `dall` with blocks reversed */
     float *dkv;   /* [T,2,K,d] the gradients of this rank's keys and values, added over the ranks */
+    /* Only with context parallelism and dynamic-mask attention. starts: where the conversations of whole rows begin
+     * [B,row]; part_bias: biases of the keys that a chunk sees [K,keys], and in the backward pass their gradients;
+     * row_dbias, chunk_dbias: what all chunks of a rank, and one of them, add to the gradients of a batch row's biases
+     * [K,row]; all_dbias: the sum over the ranks; own_u: u of this rank's keys [B,K,S] */
+    int32_t *starts;
+    float *part_bias, *row_dbias, *chunk_dbias, *all_dbias, *own_u;
 } pb_gqa;
 
 /* The inputs of attention: the queries of the batch, and `keys` keys and values, of which the last S are the batch's. */
@@ -42,6 +49,13 @@ typedef struct pb_gqa_inputs {
     size_t ldq, ldk, ldv; /* distance between tokens in elements */
     int keys;
 } pb_gqa_inputs;
+
+/* A chunk of batch row `row`: `length` tokens, the first of which is number `token` of this rank's tokens. Its last token
+ * attends to `keys` keys of the row. */
+typedef struct pb_gqa_chunk {
+    int row, length, keys;
+    size_t token;
+} pb_gqa_chunk;
 
 static inline const pb_gqa *pb_gqa_of(const pb_trainer *t) { return t->block_state; }
 static inline const pb_gqa_acts *pb_gqa_layer(const pb_trainer *t, int layer) { return t->layers[layer].block; }
@@ -58,6 +72,24 @@ static inline void pb_attention_inputs(const pb_trainer *t, const pb_gqa_acts *a
     *ld = a->qk ? (size_t)(g->H + g->K) * g->d : (size_t)pb_qkv_width(g);
 }
 
+/* Dynamic-mask attention: the biases and the key lists of all keys; the arguments of attention and of its backward pass,
+ * for the whole batch; the gradients of the biases' parameters from s->dbias, u being that of the batch's keys. */
+pb_status pb_gqa_dynamic_lists(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x);
+pb_dynmask_attention_fwd_args pb_gqa_dynamic_fwd_args(const pb_trainer *t, int layer, const pb_gqa_inputs *x);
+pb_dynmask_attention_bwd_args pb_gqa_dynamic_bwd_args(const pb_trainer *t, int layer, const pb_gqa_inputs *x);
+pb_status pb_gqa_dynamic_bias_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, const float *u);
+/* Dynamic-mask attention of rows that several ranks share (trainer/blocks/gqa_dynamic_context.c), for the chunk of a rank
+ * whose last token attends to c->keys keys. begin computes biases and lists of whole rows from the gathered values, end
+ * the gradients of the biases' parameters. dkv, dq: see gqa_context.c; row_dbias gets or, with `add`, is added the
+ * gradients of the biases. */
+pb_status pb_gqa_dynamic_begin(pb_ctx *ctx, const pb_trainer *t, int layer);
+pb_status pb_gqa_dynamic_chunk(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x,
+                               const pb_gqa_chunk *c);
+pb_status pb_gqa_dynamic_chunk_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x,
+                                    const pb_gqa_chunk *c, float *dkv, bool add);
+pb_status pb_gqa_dynamic_row_end(pb_ctx *ctx, const pb_trainer *t, int row);
+pb_status pb_gqa_dynamic_end(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x);
+pb_status pb_gqa_dynamic_starts(pb_trainer *t, const pb_batch *b, int S);
 /* Dynamic-mask attention: computes a->o and what the backward pass reads; then the gradients of q, k and v in dqkv, and
  * those of the biases' parameters. */
 pb_status pb_gqa_dynamic_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x);
@@ -67,6 +99,14 @@ pb_status pb_gqa_dynamic_backward(pb_ctx *ctx, const pb_trainer *t, int layer, c
 void pb_gqa_context_carve(pb_trainer *t, bool backward);
 pb_status pb_gqa_context_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x);
 pb_status pb_gqa_context_backward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x);
+/* The chunk `part` of batch row `row`; elements of the keys and values of a token; pointer to token `token` of a tensor
+ * of the model's dtype, whose tokens are ld elements apart. */
+pb_gqa_chunk pb_gqa_chunk_of(const pb_trainer *t, int row, int part);
+static inline size_t pb_kv_width(const pb_trainer *t) { return 2 * (size_t)t->model.g.K * (size_t)t->model.g.d; }
+static inline void *pb_token(const pb_trainer *t, const void *p, size_t token, size_t ld)
+{
+    return (unsigned char *)p + token * ld * pb_dtype_size(t->model.cfg.dtype);
+}
 pb_status pb_gqa_forward(pb_ctx *ctx, const pb_trainer *t, int layer);
 pb_status pb_gqa_recompute(pb_ctx *ctx, const pb_trainer *t, int layer);
 pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer);

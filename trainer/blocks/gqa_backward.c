@@ -74,8 +74,8 @@ static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, int layer, const 
     pb_gqa_inputs x = {.v = pb_column(t, a->qkv, v), .ldv = W, .keys = t->S};
     pb_attention_inputs(t, a, &x.q, &x.k, &x.ldk);
     x.ldq = x.ldk;
-    if (g->keep) return pb_gqa_dynamic_backward(ctx, t, layer, &x);
     if (t->cfg.context) return pb_gqa_context_backward(ctx, t, layer, &x);
+    if (g->keep) return pb_gqa_dynamic_backward(ctx, t, layer, &x);
     return pb_attention_bwd(ctx, &(pb_attention_bwd_args){.dO = pb_gqa_of(t)->dattn,
                                                           .q = x.q,
                                                           .k = x.k,

@@ -13,17 +13,12 @@
 #include "kernels/gradient/gradient.h"
 #include "trainer/blocks/gqa.h"
 
-/* A chunk of batch row `row`: `length` tokens, the first of which is number `token` of this rank's tokens. Its last token
- * attends to `keys` keys of the row. */
-typedef struct chunk {
-    int row, length, keys;
-    size_t token;
-} chunk;
+typedef pb_gqa_chunk chunk;
 
-/* Elements of the keys and values of a token. */
-static size_t width(const pb_trainer *t) { return 2 * (size_t)t->model.g.K * (size_t)t->model.g.d; }
+static size_t width(const pb_trainer *t) { return pb_kv_width(t); }
+static void *at(const pb_trainer *t, const void *p, size_t token, size_t ld) { return pb_token(t, p, token, ld); }
 
-static chunk chunk_of(const pb_trainer *t, int row, int part)
+pb_gqa_chunk pb_gqa_chunk_of(const pb_trainer *t, int row, int part)
 {
     const int length = pb_context_length(&t->context, t->row);
     return (chunk){.row = row,
@@ -37,7 +32,10 @@ void pb_gqa_context_carve(pb_trainer *t, bool backward)
     pb_gqa *s = t->block_state;
     const size_t e = pb_dtype_size(t->model.cfg.dtype), w = width(t), row = (size_t)pb_row_most(t);
     const size_t T = (size_t)t->cfg.B * (size_t)t->cfg.S, one = t->cfg.context ? 1 : 0, two = t->context.zigzag ? 1 : 0;
+    const size_t biases = t->model.g.keep ? one * (size_t)t->model.g.K : 0;
     if (!backward) {
+        s->starts = pb_carve(&t->acts, biases && t->cfg.packed ? (size_t)t->cfg.B * row * sizeof *s->starts : 0);
+        s->part_bias = pb_carve(&t->acts, biases * row * sizeof *s->part_bias);
         s->kv = pb_carve(&t->acts, one * T * w * e);
         s->all = pb_carve(&t->acts, one * (size_t)t->cfg.B * row * w * e);
         s->blocks = pb_carve(&t->acts, two * row / 2 * w * e);
@@ -46,6 +44,10 @@ void pb_gqa_context_carve(pb_trainer *t, bool backward)
     s->dall = pb_carve(&t->acts, one * row * w * sizeof *s->dall);
     s->dpart = pb_carve(&t->acts, two * row * w * sizeof *s->dpart);
     s->dkv = pb_carve(&t->acts, one * T * w * sizeof *s->dkv);
+    s->row_dbias = pb_carve(&t->acts, biases * row * sizeof *s->row_dbias);
+    s->chunk_dbias = pb_carve(&t->acts, biases * row * sizeof *s->chunk_dbias);
+    s->all_dbias = pb_carve(&t->acts, biases * row * sizeof *s->all_dbias);
+    s->own_u = pb_carve(&t->acts, biases * T * sizeof *s->own_u);
 }
 
 static pb_status copy(pb_ctx *ctx, const pb_trainer *t, const void *x, size_t ldx, void *y, int D)
@@ -53,12 +55,6 @@ static pb_status copy(pb_ctx *ctx, const pb_trainer *t, const void *x, size_t ld
     return pb_copy_rows(
         ctx, &(pb_copy_rows_args){
                  .x = x, .y = y, .T = t->T, .D = D, .ldx = ldx, .ldy = width(t), .dtype = t->model.cfg.dtype});
-}
-
-/* Pointer to token `token` of a tensor of the model's dtype, whose tokens are ld elements apart. */
-static void *at(const pb_trainer *t, const void *p, size_t token, size_t ld)
-{
-    return (unsigned char *)p + token * ld * pb_dtype_size(t->model.cfg.dtype);
 }
 
 /* Copies T rows of keys and values, in blocks of a chunk, with the blocks reversed. */
@@ -80,7 +76,7 @@ static pb_status reverse(pb_ctx *ctx, const pb_trainer *t, const void *x, void *
 static pb_status gather_chunk(pb_ctx *ctx, const pb_trainer *t, int row, int part)
 {
     const pb_gqa *s = pb_gqa_of(t);
-    const chunk c = chunk_of(t, row, part);
+    const chunk c = pb_gqa_chunk_of(t, row, part);
     const size_t half = (size_t)part * (size_t)t->context.ranks * (size_t)c.length;
     void *to = at(t, s->all, (size_t)row * (size_t)t->row + half, width(t));
     PB_TRY(pb_comm_all_gather(ctx, &(pb_comm_all_gather_args){.comm = t->cfg.context,
@@ -103,46 +99,56 @@ static pb_status gather(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_inputs *x
     return PB_OK;
 }
 
-pb_status pb_gqa_context_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x)
+static pb_status chunk_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, const chunk *c)
 {
     const pb_geometry *g = &t->model.g;
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
     const size_t Q = (size_t)g->H * (size_t)g->d;
+    const void *all = at(t, pb_gqa_of(t)->all, (size_t)c->row * (size_t)t->row, width(t));
+    if (g->keep) return pb_gqa_dynamic_chunk(ctx, t, layer, x, c);
+    return pb_attention_fwd(ctx, &(pb_attention_fwd_args){.q = at(t, x->q, c->token, x->ldq),
+                                                          .k = all,
+                                                          .v = at(t, all, 1, width(t) / 2),
+                                                          .o = at(t, a->o, c->token, Q),
+                                                          .lse = a->lse + c->token * (size_t)g->H,
+                                                          .start = t->start ? t->start + c->token : NULL,
+                                                          .B = 1,
+                                                          .S = c->length,
+                                                          .H = g->H,
+                                                          .K = g->K,
+                                                          .D = g->d,
+                                                          .keys = c->keys,
+                                                          .ldq = x->ldq,
+                                                          .ldk = width(t),
+                                                          .ldv = width(t),
+                                                          .ldo = Q,
+                                                          .scale = 1 / sqrtf((float)g->d),
+                                                          .causal = true,
+                                                          .dtype = t->model.cfg.dtype});
+}
+
+pb_status pb_gqa_context_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x)
+{
+    const int parts = pb_context_parts(&t->context);
     PB_TRY(gather(ctx, t, x));
-    for (int i = 0; i < t->cfg.B * pb_context_parts(&t->context); i++) {
-        const chunk c = chunk_of(t, i / pb_context_parts(&t->context), i % pb_context_parts(&t->context));
-        const void *all = at(t, pb_gqa_of(t)->all, (size_t)c.row * (size_t)t->row, width(t));
-        PB_TRY(pb_attention_fwd(ctx, &(pb_attention_fwd_args){.q = at(t, x->q, c.token, x->ldq),
-                                                              .k = all,
-                                                              .v = at(t, all, 1, width(t) / 2),
-                                                              .o = at(t, a->o, c.token, Q),
-                                                              .lse = a->lse + c.token * (size_t)g->H,
-                                                              .start = t->start ? t->start + c.token : NULL,
-                                                              .B = 1,
-                                                              .S = c.length,
-                                                              .H = g->H,
-                                                              .K = g->K,
-                                                              .D = g->d,
-                                                              .keys = c.keys,
-                                                              .ldq = x->ldq,
-                                                              .ldk = width(t),
-                                                              .ldv = width(t),
-                                                              .ldo = Q,
-                                                              .scale = 1 / sqrtf((float)g->d),
-                                                              .causal = true,
-                                                              .dtype = t->model.cfg.dtype}));
+    if (t->model.g.keep) PB_TRY(pb_gqa_dynamic_begin(ctx, t, layer));
+    for (int i = 0; i < t->cfg.B * parts; i++) {
+        const chunk c = pb_gqa_chunk_of(t, i / parts, i % parts);
+        PB_TRY(chunk_forward(ctx, t, layer, x, &c));
     }
     return PB_OK;
 }
 
-/* Computes dq of a chunk, and dkv [c->keys,2,K,d], which its queries add to the gradients of the row's keys and values. */
+/* Computes dq of a chunk, and dkv [c->keys,2,K,d], which its queries add to the gradients of the row's keys and values.
+ * add: this is not the first chunk of the batch row. */
 static pb_status chunk_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, const chunk *c,
-                            float *dkv)
+                            float *dkv, bool add)
 {
     const pb_geometry *g = &t->model.g;
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
     const size_t Q = (size_t)g->H * (size_t)g->d, W = (size_t)pb_qkv_width(g);
     const void *all = at(t, pb_gqa_of(t)->all, (size_t)c->row * (size_t)t->row, width(t));
+    if (g->keep) return pb_gqa_dynamic_chunk_back(ctx, t, layer, x, c, dkv, add);
     return pb_attention_bwd(ctx, &(pb_attention_bwd_args){.dO = at(t, pb_gqa_of(t)->dattn, c->token, Q),
                                                           .q = at(t, x->q, c->token, x->ldq),
                                                           .k = all,
@@ -191,14 +197,14 @@ static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const chunk *c, const 
 static pb_status row_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, int row)
 {
     const pb_gqa *s = pb_gqa_of(t);
-    const chunk first = chunk_of(t, row, 0), last = chunk_of(t, row, pb_context_parts(&t->context) - 1);
-    PB_TRY(chunk_back(ctx, t, layer, x, &last, s->dall));
+    const chunk first = pb_gqa_chunk_of(t, row, 0), last = pb_gqa_chunk_of(t, row, pb_context_parts(&t->context) - 1);
+    PB_TRY(chunk_back(ctx, t, layer, x, &last, s->dall, false));
     PB_TRY(pb_copy_rows(ctx, &(pb_copy_rows_args){.y = s->dall + (size_t)last.keys * width(t),
                                                   .T = t->row - last.keys,
                                                   .D = (int)width(t),
                                                   .ldy = width(t)}));
     if (!t->context.zigzag) return reduce(ctx, t, &first, s->dall);
-    PB_TRY(chunk_back(ctx, t, layer, x, &first, s->dpart));
+    PB_TRY(chunk_back(ctx, t, layer, x, &first, s->dpart, true));
     PB_TRY(pb_gradient_add(
         ctx, &(pb_gradient_add_args){.x = s->dpart, .y = s->dall, .n = (size_t)first.keys * width(t), .add = true}));
     PB_TRY(reduce(ctx, t, &first, s->dall));
@@ -210,12 +216,16 @@ pb_status pb_gqa_context_backward(pb_ctx *ctx, const pb_trainer *t, int layer, c
 {
     const pb_geometry *g = &t->model.g;
     PB_TRY(gather(ctx, t, x));
-    for (int row = 0; row < t->cfg.B; row++) PB_TRY(row_back(ctx, t, layer, x, row));
-    return pb_cast_bwd(ctx, &(pb_cast_bwd_args){.dy = pb_gqa_of(t)->dkv,
+    for (int row = 0; row < t->cfg.B; row++) {
+        PB_TRY(row_back(ctx, t, layer, x, row));
+        if (g->keep) PB_TRY(pb_gqa_dynamic_row_end(ctx, t, row));
+    }
+    PB_TRY(pb_cast_bwd(ctx, &(pb_cast_bwd_args){.dy = pb_gqa_of(t)->dkv,
                                                 .dx = pb_column(t, pb_gqa_of(t)->dqkv, g->H * g->d),
                                                 .T = t->T,
                                                 .D = (int)width(t),
                                                 .lddx = (size_t)pb_qkv_width(g),
                                                 .scale = 1,
-                                                .dtype = t->model.cfg.dtype});
+                                                .dtype = t->model.cfg.dtype}));
+    return g->keep ? pb_gqa_dynamic_end(ctx, t, layer, x) : PB_OK;
 }

@@ -41,8 +41,9 @@ static pb_status biases(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gq
 static pb_status select_keys(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x)
 {
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
+    const int32_t *starts = t->cfg.context && t->start ? pb_gqa_of(t)->starts : t->start;
     return pb_dynmask_keys_build(ctx, &(pb_dynmask_keys_build_args){.bias = a->bias,
-                                                                    .start = t->start,
+                                                                    .start = starts,
                                                                     .list = a->list,
                                                                     .until = a->until,
                                                                     .B = t->cfg.B,
@@ -53,89 +54,96 @@ static pb_status select_keys(pb_ctx *ctx, const pb_trainer *t, int layer, const 
                                                                     .exact = t->cfg.attention != PB_ATTENTION_UNION});
 }
 
-pb_status pb_gqa_dynamic_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x)
+pb_status pb_gqa_dynamic_lists(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x)
+{
+    PB_TRY(biases(ctx, t, layer, x));
+    return select_keys(ctx, t, layer, x);
+}
+
+pb_dynmask_attention_fwd_args pb_gqa_dynamic_fwd_args(const pb_trainer *t, int layer, const pb_gqa_inputs *x)
 {
     const pb_geometry *g = &t->model.g;
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
-    PB_TRY(biases(ctx, t, layer, x));
-    PB_TRY(select_keys(ctx, t, layer, x));
-    return pb_dynmask_attention_fwd(ctx, &(pb_dynmask_attention_fwd_args){.q = x->q,
-                                                                          .k = x->k,
-                                                                          .v = x->v,
-                                                                          .bias = a->bias,
-                                                                          .list = a->list,
-                                                                          .until = a->until,
-                                                                          .o = a->o,
-                                                                          .lse = a->lse,
-                                                                          .B = t->cfg.B,
-                                                                          .S = t->S,
-                                                                          .S_kv = x->keys,
-                                                                          .H = g->H,
-                                                                          .K = g->K,
-                                                                          .D = g->d,
-                                                                          .L = x->keys,
-                                                                          .keep = kept(t, x),
-                                                                          .ldq = x->ldq,
-                                                                          .ldk = x->ldk,
-                                                                          .ldv = x->ldv,
-                                                                          .ldo = (size_t)g->H * g->d,
-                                                                          .scale = 1 / sqrtf((float)g->d),
-                                                                          .dtype = t->model.cfg.dtype});
+    return (pb_dynmask_attention_fwd_args){.q = x->q,
+                                           .k = x->k,
+                                           .v = x->v,
+                                           .bias = a->bias,
+                                           .list = a->list,
+                                           .until = a->until,
+                                           .o = a->o,
+                                           .lse = a->lse,
+                                           .B = t->cfg.B,
+                                           .S = t->S,
+                                           .S_kv = x->keys,
+                                           .H = g->H,
+                                           .K = g->K,
+                                           .D = g->d,
+                                           .L = x->keys,
+                                           .keep = kept(t, x),
+                                           .ldq = x->ldq,
+                                           .ldk = x->ldk,
+                                           .ldv = x->ldv,
+                                           .ldo = (size_t)g->H * g->d,
+                                           .scale = 1 / sqrtf((float)g->d),
+                                           .dtype = t->model.cfg.dtype};
 }
 
-/* Computes dq, dk, dv and dbias. */
-static pb_status attention_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x)
+pb_status pb_gqa_dynamic_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x)
+{
+    const pb_dynmask_attention_fwd_args args = pb_gqa_dynamic_fwd_args(t, layer, x);
+    PB_TRY(pb_gqa_dynamic_lists(ctx, t, layer, x));
+    return pb_dynmask_attention_fwd(ctx, &args);
+}
+
+pb_dynmask_attention_bwd_args pb_gqa_dynamic_bwd_args(const pb_trainer *t, int layer, const pb_gqa_inputs *x)
 {
     const pb_geometry *g = &t->model.g;
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
     const pb_gqa *s = pb_gqa_of(t);
     const size_t W = (size_t)pb_qkv_width(g), Q = (size_t)g->H * g->d;
-    return pb_dynmask_attention_bwd(ctx,
-                                    &(pb_dynmask_attention_bwd_args){.dO = s->dattn,
-                                                                     .q = x->q,
-                                                                     .k = x->k,
-                                                                     .v = x->v,
-                                                                     .bias = a->bias,
-                                                                     .list = a->list,
-                                                                     .until = a->until,
-                                                                     .o = a->o,
-                                                                     .lse = a->lse,
-                                                                     .dq = s->dqkv,
-                                                                     .dk = pb_column(t, s->dqkv, (int)Q),
-                                                                     .dv = pb_column(t, s->dqkv, (g->H + g->K) * g->d),
-                                                                     .dbias = s->dbias,
-                                                                     .B = t->cfg.B,
-                                                                     .S = t->S,
-                                                                     .S_kv = x->keys,
-                                                                     .H = g->H,
-                                                                     .K = g->K,
-                                                                     .D = g->d,
-                                                                     .L = x->keys,
-                                                                     .keep = kept(t, x),
-                                                                     .lddo = Q,
-                                                                     .ldq = x->ldq,
-                                                                     .ldk = x->ldk,
-                                                                     .ldv = x->ldv,
-                                                                     .ldo = Q,
-                                                                     .lddq = W,
-                                                                     .lddk = W,
-                                                                     .lddv = W,
-                                                                     .scale = 1 / sqrtf((float)g->d),
-                                                                     .dtype = t->model.cfg.dtype});
+    return (pb_dynmask_attention_bwd_args){.dO = s->dattn,
+                                           .q = x->q,
+                                           .k = x->k,
+                                           .v = x->v,
+                                           .bias = a->bias,
+                                           .list = a->list,
+                                           .until = a->until,
+                                           .o = a->o,
+                                           .lse = a->lse,
+                                           .dq = s->dqkv,
+                                           .dk = pb_column(t, s->dqkv, (int)Q),
+                                           .dv = pb_column(t, s->dqkv, (g->H + g->K) * g->d),
+                                           .dbias = s->dbias,
+                                           .B = t->cfg.B,
+                                           .S = t->S,
+                                           .S_kv = x->keys,
+                                           .H = g->H,
+                                           .K = g->K,
+                                           .D = g->d,
+                                           .L = x->keys,
+                                           .keep = kept(t, x),
+                                           .lddo = Q,
+                                           .ldq = x->ldq,
+                                           .ldk = x->ldk,
+                                           .ldv = x->ldv,
+                                           .ldo = Q,
+                                           .lddq = W,
+                                           .lddk = W,
+                                           .lddv = W,
+                                           .scale = 1 / sqrtf((float)g->d),
+                                           .dtype = t->model.cfg.dtype};
 }
 
-pb_status pb_gqa_dynamic_backward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x)
+pb_status pb_gqa_dynamic_bias_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, const float *u)
 {
     const pb_geometry *g = &t->model.g;
-    const pb_gqa_acts *a = pb_gqa_layer(t, layer);
     const pb_param *dt = pb_layer_param(&t->model, layer, PB_P_dt), *A = pb_layer_param(&t->model, layer, PB_P_dt_a);
-    PB_TRY(attention_back(ctx, t, layer, x));
     return pb_dynmask_bias_bwd(
         ctx, &(pb_dynmask_bias_bwd_args){.dbias = pb_gqa_of(t)->dbias,
                                          .v = x->v,
                                          .w = dt->w,
                                          .a = A->w,
-                                         .u = a->u,
+                                         .u = u,
                                          .dv = pb_column(t, pb_gqa_of(t)->dqkv, (g->H + g->K) * g->d),
                                          .dw = pb_grad_of(dt),
                                          .ddt = pb_grad_of(pb_layer_param(&t->model, layer, PB_P_dt_bias)),
@@ -149,4 +157,12 @@ pb_status pb_gqa_dynamic_backward(pb_ctx *ctx, const pb_trainer *t, int layer, c
                                          .exponential = true,
                                          .accumulate = pb_adds(t),
                                          .dtype = t->model.cfg.dtype});
+}
+
+/* Computes dq, dk, dv and dbias, then the gradients of the biases' parameters. */
+pb_status pb_gqa_dynamic_backward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x)
+{
+    const pb_dynmask_attention_bwd_args args = pb_gqa_dynamic_bwd_args(t, layer, x);
+    PB_TRY(pb_dynmask_attention_bwd(ctx, &args));
+    return pb_gqa_dynamic_bias_back(ctx, t, layer, x, pb_gqa_layer(t, layer)->u);
 }

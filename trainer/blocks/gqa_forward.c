@@ -94,8 +94,8 @@ static pb_status attend(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gq
 {
     const pb_geometry *g = &t->model.g;
     const pb_gqa_inputs x = inputs(t, layer, a, 0);
-    if (g->keep) return pb_gqa_dynamic_forward(ctx, t, layer, &x);
     if (t->cfg.context) return pb_gqa_context_forward(ctx, t, layer, &x);
+    if (g->keep) return pb_gqa_dynamic_forward(ctx, t, layer, &x);
     return pb_attention_fwd(ctx, &(pb_attention_fwd_args){.q = x.q,
                                                           .k = x.k,
                                                           .v = x.v,

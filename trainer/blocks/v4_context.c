@@ -260,7 +260,7 @@ pb_status pb_v4_edge_backward(const pb_v4_pass *p, int ape, const void *x, void 
         PB_TRY(own_edge_back(p, ape, dx, ld, C, D));
         PB_TRY(copy(p, &(part){v->dedge, v->edge_own, EDGE, (int)w, w, w, 2 * EDGE * w, EDGE * w}));
     }
-    /* What rank 0 sends is not read. */
+    /* Rank 0 sends values that no rank reads. */
     PB_TRY(pb_comm_all_gather(
         p->ctx, &(pb_comm_all_gather_args){
                     .comm = p->t->cfg.context, .x = v->edge_own, .y = v->edge_all, .count = all, .dtype = p->dtype}));

@@ -104,7 +104,7 @@ typedef struct pb_train_config {
     pb_comm *comm;
     /* Context parallel training (trainer/parallel/context.h): the ranks that share the rows of each batch, borrowed
      * until pb_trainer_close; NULL: each rank has whole rows. They are ranks of comm, over which gradients are added.
-     * Row lengths are multiples of pb_context_unit. Not for dynamic-mask attention, and without `cached`. */
+     * Row lengths are multiples of pb_context_unit. Without `cached`. */
     pb_comm *context;
     pb_slicing slicing;
     pb_reduce reduce;
