@@ -32,11 +32,11 @@ pb_status pb_attention_fwd_ref(pb_ctx *ctx, const void *args)
                     if (!(p[j] <= top)) top = p[j];
                 }
                 for (int j = from; j < to; j++) sum += p[j] = exp(p[j] - top);
+                for (int j = from; j < to; j++) p[j] /= sum;
                 a->lse[((size_t)b * a->H + h) * a->S + i] = (float)(from < to ? top + log(sum) : top);
                 for (int d = 0; d < a->D; d++) {
                     double o = 0;
-                    for (int j = from; j < to; j++)
-                        o += p[j] / sum * pb_load(a->v, (key + j) * a->ldv + kv + d, a->dtype);
+                    for (int j = from; j < to; j++) o += p[j] * pb_load(a->v, (key + j) * a->ldv + kv + d, a->dtype);
                     pb_store(a->o, (row + i) * a->ldo + head + d, a->dtype, o);
                 }
             }
