@@ -80,12 +80,12 @@ static size_t largest(const pb_bound *t)
     return best;
 }
 
-/* Returns the number of gradient elements to check: SAMPLES, or fewer (but at least 2) if the forward op is
+/* Returns the number of gradient elements to check: SAMPLES, or fewer (but at least 4) if the forward op is
  * expensive. */
 static size_t samples(const side *f)
 {
     const double budget = 1e7, cost = f->op->cost ? f->op->cost(f->args).flops : 0;
-    return cost * SAMPLES <= budget ? SAMPLES : (size_t)(budget / cost) + 2;
+    return cost * SAMPLES <= budget ? SAMPLES : (size_t)(budget / cost) + 4;
 }
 
 /* Checks the gradient tensor dx: changes elements of the forward op's input x and compares the change of the loss with
