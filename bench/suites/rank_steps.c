@@ -249,15 +249,8 @@ static pb_status emit_scaling(const job *j, double step)
 /* The scores of the rank that computes the most of them, over the mean of the ranks that share rows. */
 static pb_status emit_imbalance(const job *j)
 {
-    const pb_train_config *cfg = pb_trainer_config(j->steps.t);
-    pb_context c = pb_train_context(cfg, j->shares, 0);
-    double most = 0;
     if (j->shares == 1) return PB_OK;
-    for (; c.rank < c.ranks; c.rank++) {
-        const double load = pb_context_load(&c, pb_trainer_row(j->steps.t));
-        most = load > most ? load : most;
-    }
-    return pb_emit(j->env->emitter, j->c, "score_imbalance", most, 0, PB_ROW_OK, "");
+    return pb_emit(j->env->emitter, j->c, "score_imbalance", pb_trainer_imbalance(j->steps.t), 0, PB_ROW_OK, "");
 }
 
 /* Emits what only whole steps have: the loss, and rates. */

@@ -96,6 +96,14 @@ static pb_status begin(pb_ctx *ctx, const pb_trainer *t)
     return PB_OK;
 }
 
+static bool selects(const pb_trainer *t) { return t->model.g.keep && t->cfg.attention != PB_ATTENTION_DENSE; }
+
+static double scores(const pb_trainer *t, int token)
+{
+    const pb_geometry *g = &t->model.g;
+    return (double)g->L * (selects(t) && token >= g->keep ? g->keep : token + 1);
+}
+
 static pb_flops flops(const pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;
@@ -104,8 +112,7 @@ static pb_flops flops(const pb_trainer *t)
      * A causal mask leaves half of the S x S scores; of those, with dynamic-mask attention, a query keeps `w` at most.
      * The forward pass has two products (q k^T, and p v with the probabilities p), the backward pass five, one of which
      * recomputes q k^T. */
-    const bool selects = g->keep && t->cfg.attention != PB_ATTENTION_DENSE && g->keep < S;
-    const double w = selects ? g->keep : S;
+    const double w = selects(t) && g->keep < S ? g->keep : S;
     const double attention = 2 * T * (w - w * w / (2 * S)) * 2 * g->H * g->d * g->L;
     return (pb_flops){attention, 2.5 * attention, 0.5 * attention};
 }
@@ -123,4 +130,5 @@ const pb_block pb_block_gqa = {.state_bytes = sizeof(pb_gqa),
                                .recompute = pb_gqa_recompute,
                                .backward = pb_gqa_backward,
                                .tensors = tensors,
+                               .scores = scores,
                                .flops = flops};

@@ -252,6 +252,26 @@ static pb_status tables(pb_trainer *t)
 
 /* ---- counting FLOPs ------------------------------------------------------------------------------------ */
 
+/* Compressed rows that token i of a row may see in a layer. */
+static int visible_rows(const pb_v4_shape *s, int i) { return s->ratio > 0 ? (i + 1) / s->ratio : 0; }
+
+/* Keys that token i of a row attends to in a layer. */
+static double keys_of(const pb_trainer *t, const pb_v4_shape *s, int i)
+{
+    const int window = t->model.g.v4->window, rows = visible_rows(s, i);
+    return (i + 1 < window ? i + 1 : window) + (rows < s->T ? rows : s->T);
+}
+
+static double scores(const pb_trainer *t, int token)
+{
+    double sum = 0;
+    for (int layer = 0; layer < t->model.g.L; layer++) {
+        const pb_v4_shape s = pb_v4_shape_of(t, layer, t->cfg.S);
+        sum += keys_of(t, &s, token);
+    }
+    return sum;
+}
+
 /* FLOPs of attention and of the indexer. Attention has two products per listed key in the forward pass, and five in the
  * backward pass, one of which recomputes scores. The indexer scores all visible compressed rows. pb_trainer_flops
  * counts the products of the indexer's weights in both passes; this function corrects that count, because the input of
@@ -268,9 +288,8 @@ static pb_flops flops(const pb_trainer *t)
         const pb_v4_shape s = pb_v4_shape_of(t, layer, t->cfg.S);
         double seen = 0, scored = 0;
         for (int i = 0; i < s.row; i++) {
-            const int rows = s.ratio > 0 ? (i + 1) / s.ratio : 0;
-            seen += (i + 1 < v->window ? i + 1 : v->window) + (rows < s.T ? rows : s.T);
-            scored += s.indexed ? rows : 0;
+            seen += keys_of(t, &s, i);
+            scored += s.indexed ? visible_rows(&s, i) : 0;
         }
         const double attention = 4 * B * seen * g->H * g->d;
         f.forward += attention + 2 * B * scored * v->index_H * v->index_d;
@@ -309,4 +328,5 @@ const pb_block pb_block_v4 = {.state_bytes = sizeof(pb_v4),
                               .recompute = pb_v4_recompute,
                               .backward = pb_v4_backward,
                               .own_loss = own_loss,
+                              .scores = scores,
                               .flops = flops};

@@ -41,12 +41,13 @@ static inline int pb_context_token(const pb_context *c, int row, int i)
     const int length = pb_context_length(c, row);
     return pb_context_chunk(c, i / length) * length + i % length;
 }
-/* Attention scores that this rank computes with a causal mask / mean of the ranks. */
-static inline double pb_context_load(const pb_context *c, int row)
+/* Attention scores that this rank computes / mean of the ranks. scores(self, i): those of token i of the row. */
+static inline double pb_context_load(const pb_context *c, int row, double (*scores)(const void *self, int token),
+                                     const void *self)
 {
-    const double L = pb_context_length(c, row), all = 0.5 * row * (row + 1.0);
-    double own = 0;
-    for (int p = 0; p < pb_context_parts(c); p++) own += L * (pb_context_chunk(c, p) * L) + 0.5 * L * (L + 1);
+    double own = 0, all = 0;
+    for (int i = 0; i < row / c->ranks; i++) own += scores(self, pb_context_token(c, row, i));
+    for (int i = 0; i < row; i++) all += scores(self, i);
     return own * c->ranks / all;
 }
 #endif

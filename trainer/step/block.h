@@ -42,6 +42,8 @@ typedef struct pb_block {
     pb_status (*own_loss)(const pb_trainer *t, double *loss);
     /* Gives the activations of a layer, with the shapes of the current batch (trainer/step/tensors.h). */
     void (*tensors)(const pb_trainer *t, int layer, pb_give_tensor give, void *self);
+    /* Attention scores of a query per head, summed over the layers: token `token` of a row that is not packed. */
+    double (*scores)(const pb_trainer *t, int token);
     /* FLOPs that pb_trainer_flops adds to its count of the weight matrices. That count has, for every weight matrix,
      * one product in the forward pass and one in the backward pass (two if the matrix is trained). A negative term
      * subtracts a product that the block does not compute. */

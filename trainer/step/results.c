@@ -55,6 +55,19 @@ pb_status pb_trainer_nll(pb_trainer *t, float *nll)
 
 int pb_trainer_row(const pb_trainer *t) { return pb_row_most(t); }
 
+static double scores_of(const void *t, int token) { return ((const pb_trainer *)t)->block->scores(t, token); }
+
+double pb_trainer_imbalance(const pb_trainer *t)
+{
+    pb_context c = t->context;
+    double most = 0;
+    for (c.rank = 0; c.rank < c.ranks; c.rank++) {
+        const double load = pb_context_load(&c, pb_row_most(t), scores_of, t);
+        most = load > most ? load : most;
+    }
+    return most;
+}
+
 size_t pb_trainer_tokens(const pb_trainer *t) { return (size_t)t->T; }
 
 size_t pb_trainer_token(const pb_trainer *t, size_t i)
