@@ -36,7 +36,7 @@ void pb_v4_context_carve(pb_trainer *t, const pb_v4_shape *s, bool backward)
     const size_t one = t->cfg.context ? 1 : 0, B = (size_t)t->cfg.B, ranks = (size_t)t->context.ranks;
     const size_t e = pb_dtype_size(t->model.cfg.dtype), keys = one * B * s->row_kv * t->model.g.d;
     const size_t index = one * s->indexed * B * s->row_G * t->model.g.v4->index_d;
-    const size_t edge = one * B * EDGE * 2 * (size_t)(s->C > s->index_C ? s->C : s->index_C);
+    const size_t C = (size_t)(s->C > s->index_C ? s->C : s->index_C), edge = one * B * EDGE * 2 * C;
     if (backward) {
         v->dall = pb_carve(m, keys * sizeof *v->dall);
         v->dpart = pb_carve(m, one * B * s->S_kv * t->model.g.d * sizeof *v->dpart);
@@ -51,7 +51,7 @@ void pb_v4_context_carve(pb_trainer *t, const pb_v4_shape *s, bool backward)
     v->edge_own = pb_carve(m, edge * e);
     v->edge_all = pb_carve(m, ranks * edge * e);
     v->edge = pb_carve(m, 2 * edge * e);
-    v->edge_row = pb_carve(m, one * B * 2 * (size_t)s->C * e);
+    v->edge_row = pb_carve(m, one * B * C * e); /* C is 2D where groups overlap */
 }
 
 /* Uploads where conversations begin, counted from the first token of the slice (v4.start) and from EDGE tokens before it
