@@ -3,7 +3,7 @@
 # take the processor from the thread they wait for.
 set(pb_test_seconds 240)
 if(PB_SANITIZE) # loops are ten times slower, or more
-  set(pb_test_seconds 600)
+  set(pb_test_seconds 900)
 endif()
 
 function(pb_add_test name)
