@@ -61,8 +61,9 @@ pb_status pb_v4_context_rows(pb_trainer *t, const pb_batch *b, int S)
     const pb_v4 *v = pb_v4_of(t);
     const size_t own = (size_t)(S / t->context.ranks), from = own * (size_t)t->context.rank, B = (size_t)t->cfg.B;
     if (!t->cfg.context || !t->cfg.packed) return PB_OK;
-    int32_t *start = malloc(B * (own + 2 * EDGE) * sizeof *start), *edge = start + B * own;
+    int32_t *start = calloc(B * (own + 2 * EDGE), sizeof *start);
     if (!start) return pb_fail(PB_ENOMEM, "no memory for the conversations of a batch");
+    int32_t *edge = start + B * own;
     for (size_t i = 0; i < B * own; i++) start[i] = b->start[i / own * (size_t)S + from + i % own] - (int32_t)from;
     for (size_t i = 0; i < B * 2 * EDGE; i++) edge[i] = start[i / (2 * EDGE) * own] + EDGE;
     pb_status s = pb_upload(t->ctx, v->start, start, B * own * sizeof *start);
