@@ -271,9 +271,18 @@ static bool names_file(const char *name)
     return path && access(path, F_OK) == 0;
 }
 
+/* Creates the file `mark`, if any, and waits for a signal. */
+static void wait_for_signal(const char *mark)
+{
+    FILE *f = mark ? fopen(mark, "w") : NULL;
+    if (f) fclose(f);
+    while (!pb_interrupted()) nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+}
+
 /* Runs a case of the suite `paired`. Three environment variables change it: FIXTURE_OUTLIER is a factor of the first
  * two samples, FIXTURE_NAP the ms for which the process sleeps; if FIXTURE_LACKS is set, kernel_time is not emitted.
- * Processes of a run from the fourth one on wait for a signal if FIXTURE_STALL is a part of their command line.
+ * Processes of a run from the fourth one on wait for a signal if FIXTURE_STALL is a part of their command line; they
+ * create the file FIXTURE_STALLED when they begin to wait.
  * While the file FIXTURE_SLOW exists, calls take 4 times as long; while the file FIXTURE_WRONG exists, the result is
  * wrong. */
 static pb_status run_paired(pb_ctx *real, const pb_case *c, const pb_suite_env *env)
@@ -291,8 +300,7 @@ static pb_status run_paired(pb_ctx *real, const pb_case *c, const pb_suite_env *
     if (names_file("FIXTURE_WRONG")) return pb_emit(env->emitter, c, "error", 0.5, 0, PB_ROW_WRONG, "off by half");
     const pb_measure_opts o =
         pb_env_measure_opts(env, (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 5});
-    if (env->emitter->process > 2 && stall && called_with(stall))
-        while (!pb_interrupted()) nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+    if (env->emitter->process > 2 && stall && called_with(stall)) wait_for_signal(getenv("FIXTURE_STALLED"));
     if (getenv("FIXTURE_NAP")) nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)number("FIXTURE_NAP", 0)}, NULL);
     PB_TRY(pb_measure(&ctx, made_up_work, &m, &o, &t));
     for (int i = 0; i < 2; i++) t.seconds[i] *= number("FIXTURE_OUTLIER", 1);

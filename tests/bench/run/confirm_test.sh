@@ -101,14 +101,16 @@ says() { # says RUN WHAT
     grep -q "bench: $2 before the worse rows were confirmed; $1 is complete; bench run --resume $1" "$dir/log" ||
         fail "$1: it does not say how to go on"
 }
-FIXTURE_STALL=/again expect 0 'SUSPECT: not confirmed' "${run[@]}" --ceilings no --out late --budget 4 --case-timeout 20
+FIXTURE_STALL=/again expect 0 'SUSPECT: not confirmed' "${run[@]}" --ceilings no --out late --budget 8 \
+    --case-timeout 30
 says late 'the budget is used up'
 stopped late '3,interrupted '
 for signal in INT KILL; do
     : >"$dir/log"
-    FIXTURE_STALL=/again PB_STATE=$dir/$signal-kept setsid "$fixture" --suite paired --confirm-after 0 --n 2 \
-        --ceilings no --out $signal >"$dir/log" 2>&1 & pid=$!
-    until grep -qs '^2,.*,ok,' $signal/again/processes.csv || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
+    rm -f stalled
+    FIXTURE_STALL=/again FIXTURE_STALLED=stalled PB_STATE=$dir/$signal-kept setsid "$fixture" --suite paired \
+        --confirm-after 0 --n 2 --ceilings no --out $signal >"$dir/log" 2>&1 & pid=$!
+    until [[ -e stalled ]] || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
     whole=$(rows_of $signal)
     kill -$signal -- -$pid
     wait $pid 2>/dev/null

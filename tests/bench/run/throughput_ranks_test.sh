@@ -99,6 +99,7 @@ bad "cp=3: 2 ranks do not divide by it: --ranks N" --ranks 2 --cp 3
 bad "cp=2: 1 ranks do not divide by it: --ranks N" --cp 2
 bad "seq=18: 2 ranks share a row, so it needs a multiple of 4" --ranks 2 --cp 2 --seq 18
 bad "slices=contiguous needs ranks that share rows: --cp N" --ranks 2 --slices contiguous
+bad "ranks that share rows of v4-tiny need contiguous slices" --ranks 2 --cp 2 --slices zigzag --model v4-tiny --tuning full --seq 512
 bad "axis cp: 0 is outside 1..65536" --ranks 2 --cp 0
 bad "axis shard: 'halves' is not one of its values" --ranks 2 --shard halves
 bad "axis reduce: 'f16' is not one of its values" --ranks 2 --reduce f16
