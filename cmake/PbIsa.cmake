@@ -22,7 +22,7 @@ function(pb_add_fast target)
     add_library(${target}_${isa} OBJECT ${ARGN})
     target_link_libraries(${target}_${isa} PRIVATE pb_options OpenMP::OpenMP_C)
     target_compile_definitions(${target}_${isa} PRIVATE PB_ISA=${isa})
-    set_target_properties(${target}_${isa} PROPERTIES PB_PLAIN "${PB_FUZZ}")
+    set_target_properties(${target}_${isa} PROPERTIES PB_NOT_SANITIZED "${PB_FUZZ}")
     # Contraction to fma is enabled only here; the reference stays plain IEEE arithmetic. -Wno-psabi: vector types are
     # passed between inline functions only. Functions begin at a cache line: otherwise 16 bytes more code anywhere in the
     # program move the loops of every kernel to other offsets within lines, and change some of their times by 5 %.

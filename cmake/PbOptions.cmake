@@ -43,9 +43,9 @@ target_compile_options(pb_options INTERFACE
     -Wmissing-prototypes -Wdouble-promotion -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math>
   $<$<C_COMPILER_ID:Clang>:-Wno-gnu-zero-variadic-macro-arguments> # for PB_ISA_MAP without further arguments
   $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xptxas=--warn-on-spills -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
-if(PB_SANITIZE) # except in targets whose property PB_PLAIN is set
+if(PB_SANITIZE) # except in targets whose property PB_NOT_SANITIZED is set
   target_compile_options(pb_options INTERFACE
-    $<$<AND:$<COMPILE_LANGUAGE:C>,$<NOT:$<BOOL:$<TARGET_PROPERTY:PB_PLAIN>>>>:-fsanitize=${PB_SANITIZE}
+    $<$<AND:$<COMPILE_LANGUAGE:C>,$<NOT:$<BOOL:$<TARGET_PROPERTY:PB_NOT_SANITIZED>>>>:-fsanitize=${PB_SANITIZE}
       -fno-omit-frame-pointer -fno-sanitize-recover=all>)
   target_link_options(pb_options INTERFACE -fsanitize=${PB_SANITIZE})
 endif()
