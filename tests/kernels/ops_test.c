@@ -1,8 +1,8 @@
 /* ops_test.c - compares every implementation of every op with the implementation "ref" on the CPU: on every edge shape
- * in f32 and bf16, and with S = 1..65 and 127..129 (a quarter of them with sanitizers). Outputs and scratch memory are poisoned before a call and enclosed
- * in guard words. A replayed graph must give the result of the eager call. "ref" itself, the slowest by far, runs a second
- * time on the edge shapes only (not with sanitizers), and is not replayed. The ops are those of kernels/ops.def, so a
- * new op is tested as soon as it is listed there.
+ * in f32 and bf16, and with S = 1..65 and 127..129 (with sanitizers, 19 of these). Outputs and scratch memory are
+ * poisoned before a call and enclosed in guard words. A replayed graph must give the result of the eager call. "ref" is by
+ * far the slowest: as an implementation to be compared, it runs on the edge shapes only, without sanitizers, and is not
+ * replayed. The ops are those of kernels/ops.def, so a new op is tested as soon as it is listed there.
  *
  * usage: ops_test [--backend cpu|cuda] [--no-sweep] [--part K/N] [OP_SUBSTRING | =OP]...     e.g. ops_test attention
  *        --part: every N-th case from the K-th on, K = 0..N-1, so that N processes share the work */
@@ -100,6 +100,7 @@ static void check_case(one *o, const int *dim, pb_dtype t, bool ref)
     call eager = call_bind(o->ctx, o->op, dim, t), graph = call_bind(o->ctx, o->op, dim, t);
     call_fresh(&want, &inputs);
     CHECK_OK(call_run(o->oracle, &want));
+    if (pb_check_guards(&want.b) != PB_OK) wrong(o, "%s.ref %s: %s", o->op->name, pb_dtype_name(t), pb_error());
     for (const pb_impl *i = o->op->impls[o->ctx->id]; i->name; i++) {
         if (!call_takes(i, &eager) || (is_ref(i) && (!ref || TEST_SANITIZED))) continue;
         call_fresh(&eager, &inputs);
