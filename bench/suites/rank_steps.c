@@ -63,6 +63,7 @@ static pb_status check_shares(const pb_case *c)
         return !given ? PB_OK
                       : pb_fail(PB_EINVAL, "slices=%s needs ranks that share rows: --cp N", pb_case_get(c, "slices"));
     PB_TRY(pb_train_case_config(c, &cfg));
+    PB_TRY(pb_train_check_slicing(&cfg));
     const pb_context context = pb_train_context(&cfg, shares, 0);
     PB_TRY(pb_case_int(c, "seq", &seq));
     if (seq % pb_context_unit(&context))

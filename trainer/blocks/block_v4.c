@@ -9,9 +9,6 @@ static bool sparse(const pb_train_config *c) { return c->attention != PB_ATTENTI
 
 static pb_status check(const pb_train_config *c)
 {
-    if (c->context && c->slicing == PB_SLICING_ZIGZAG)
-        return pb_fail(PB_EINVAL, "ranks that share rows of %s need contiguous slices: --slices contiguous",
-                       c->model.geometry->name);
     if (c->model.tuning != PB_FULL)
         return pb_fail(PB_EINVAL, "%s has no adapters: need tuning full", c->model.geometry->name);
     if (c->cached) return pb_fail(PB_EINVAL, "%s has no KV cache", c->model.geometry->name);

@@ -156,6 +156,14 @@ pb_context pb_train_context(const pb_train_config *c, int ranks, int rank)
     return (pb_context){.ranks = ranks, .rank = rank, .align = pb_sample_align(g), .zigzag = zigzag};
 }
 
+pb_status pb_train_check_slicing(const pb_train_config *c)
+{
+    const pb_geometry *g = c->model.geometry;
+    return g->v4 && c->slicing == PB_SLICING_ZIGZAG
+               ? pb_fail(PB_EINVAL, "ranks that share rows of %s need contiguous slices: --slices contiguous", g->name)
+               : PB_OK;
+}
+
 static pb_context context_of(const pb_train_config *c)
 {
     return pb_train_context(c, pb_comm_size(c->context), pb_comm_rank(c->context));
@@ -168,6 +176,7 @@ pb_status pb_train_check(const pb_train_config *c)
     if (c->S < 1 || c->S > g->max_pos)
         return pb_fail(PB_EINVAL, "seq %d: need 1 to %d for %s", c->S, g->max_pos, g->name);
     const pb_context context = context_of(c);
+    if (c->context) PB_TRY(pb_train_check_slicing(c));
     PB_TRY(pb_check_row(&context, c->S));
     if (c->context && !c->comm) return pb_fail(PB_EINVAL, "context parallelism needs the ranks that add gradients");
     if ((size_t)c->B * (size_t)(c->S / context.ranks) > 1u << 22)

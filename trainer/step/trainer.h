@@ -170,9 +170,11 @@ pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
 
 /* Checks a configuration without allocating anything. EINVAL: invalid or unsupported values. */
 pb_status pb_train_check(const pb_train_config *cfg);
-/* How rank `rank` of `ranks` ranks that share rows divides them. Conversations that the model pools together stay in one
- * chunk: chunks are multiples of pb_sample_align. */
+/* Which tokens of a row rank `rank` has, if `ranks` ranks share it. The lengths of chunks are multiples of
+ * pb_sample_align, so that no group of tokens that a model compresses lies in two chunks. */
 pb_context pb_train_context(const pb_train_config *cfg, int ranks, int rank);
+/* EINVAL: the model cannot divide rows as `slicing` says. */
+pb_status pb_train_check_slicing(const pb_train_config *cfg);
 /* Allocates a trainer and its model. EINVAL: see pb_train_check; ENOMEM: the message says how much memory was
  * requested. */
 pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **out);
