@@ -398,6 +398,9 @@ static void bad_arguments_are_named(void **state)
     CHECK_FAILS(pb_indexer_pick(*state, &p), PB_EINVAL, "pick is NULL");
     p.pick = pick, p.x.G = -1;
     CHECK_FAILS(pb_indexer_pick(*state, &p), PB_EINVAL, "G=-1");
+    p.x.G = 0, p.x.offset = -1;
+    CHECK_FAILS(pb_indexer_pick(*state, &p), PB_EINVAL, "offset=-1, need offset >= 0");
+    p.x.G = -1, p.x.offset = 0;
     pb_indexer_at_args a = {x, pick, score, K};
     a.x.q_scale = a.x.k_scale = score;
     CHECK_FAILS(pb_indexer_at(*state, &a), PB_EINVAL, "takes no FP8 codes");

@@ -63,7 +63,11 @@ static void bad_arguments_are_named(void **state)
     CHECK_FAILS(pb_mla_index_build(*state, &a), PB_EINVAL, "T=-1");
     a.T = 1, a.ratio = 0;
     CHECK_FAILS(pb_mla_index_build(*state, &a), PB_EINVAL, "ratio=0");
-    a.ratio = 4, a.idx = NULL;
+    a.ratio = 4, a.offset = -1;
+    CHECK_FAILS(pb_mla_index_build(*state, &a), PB_EINVAL, "offset=-1 keys=2, need 0 <= offset <= keys - 2");
+    a.offset = 3, a.keys = 4;
+    CHECK_FAILS(pb_mla_index_build(*state, &a), PB_EINVAL, "offset=3 keys=4");
+    a.offset = a.keys = 0, a.idx = NULL;
     CHECK_FAILS(pb_mla_index_build(*state, &a), PB_EINVAL, "idx is NULL");
 }
 

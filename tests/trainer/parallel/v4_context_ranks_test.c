@@ -95,8 +95,25 @@ static void memory_is_what_the_plan_says(void **state)
     pb_ctx_close(&plan);
 }
 
-/* Counted by a loop over the 512 tokens outside of this program: window 32, rows of 4 tokens (48 selected, or all), rows of
- * 128 tokens. With dense attention the last of two ranks attends to 49730 of 81076 keys, with sparse to 37506 of 68356. */
+/* The FLOPs of a rank are the mean of the ranks. */
+static void flops_are_those_of_one_rank_divided(void **state)
+{
+    for (int k = 0; k < 2; k++) {
+        pb_train_config c = v4_config(k ? PB_ATTENTION_SPARSE : PB_ATTENTION_DENSE, PB_F32), one = c;
+        one.comm = one.context = NULL;
+        pb_trainer *t = open_trainer(*state, &c), *alone = open_trainer(*state, &one);
+        const pb_flops is = pb_trainer_flops(t), whole = pb_trainer_flops(alone);
+        CHECK_NEAR(is.forward * slices() / whole.forward, 1, 1e-12);
+        CHECK_NEAR(is.backward * slices() / whole.backward, 1, 1e-12);
+        pb_trainer_close(alone);
+        pb_trainer_close(t);
+    }
+}
+
+/* The expected numbers come from this loop in Python, with M = 128 (dense) and 48 (sparse):
+ *     def keys(i): w = min(i + 1, 32); return 3 * w + min((i + 1) // 4, M) + min((i + 1) // 128, 4)
+ *     sum(map(keys, range(256, 512))), sum(map(keys, range(512)))
+ * The window has 32 tokens; of the compressed rows of 4 tokens, sparse attention selects 48. */
 static void sparse_attention_is_nearly_balanced(void **state)
 {
     if (slices() != 2) return;
@@ -128,6 +145,7 @@ int main(void)
         cmocka_unit_test(recomputed_activations_give_the_same),
         cmocka_unit_test(pairs_share_rows_and_gradients_are_those_of_all),
         cmocka_unit_test(memory_is_what_the_plan_says),
+        cmocka_unit_test(flops_are_those_of_one_rank_divided),
         cmocka_unit_test(sparse_attention_is_nearly_balanced),
         cmocka_unit_test(what_does_not_divide_is_refused),
     };
