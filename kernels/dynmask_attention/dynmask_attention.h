@@ -25,8 +25,8 @@
  * selection does not depend on the query but through causality.
  *
  * Head h of token (b,s) begins at element (b*S + s)*ld + h*D (S_kv for k and v). bias, dbias and lse are f32, all other
- * floating-point tensors are `dtype`, but for dk and dv with `wide`. EINVAL: B, S, S_kv, D, L or keep below 1; K < 1 or H not a positive multiple of K;
- * a stride below the width of a token; a scale that is not finite; a NULL tensor. */
+ * floating-point tensors are `dtype`, except dk and dv with `wide`. EINVAL: B, S, S_kv, D, L or keep below 1; K < 1 or H
+ * not a positive multiple of K; a stride below the width of a token; a scale that is not finite; a NULL tensor. */
 #ifndef PB_DYNMASK_ATTENTION_H
 #define PB_DYNMASK_ATTENTION_H
 #include "kernels/engine/op.h"

@@ -7,10 +7,11 @@
  *     u[b,t,h,g] = q[b,t,h] . k[b,g]        s[b,t,g] = sum_h w[b,t,h] max(u[b,t,h,g], 0)
  *
  * A group is visible to query t if all its tokens are in start[b,t] .. t. start[b,t] is the first token of the
- * conversation of t (negative or NULL: 0). Query t of the tensors is token offset + t of the row; where ranks share a
- * row, G counts the groups of the whole row. The formulas write t for the token. The caller has applied all transforms to q and k (RoPE, Hadamard) and all
- * factors to w (H^-1/2 D^-1/2 in the models). q and k are of type `dtype`. If q_scale and k_scale are set, they are
- * e4m3 codes from indexer_quantize instead: an element is code * scale, codes are multiplied exactly, and sums are f32.
+ * conversation of t (negative or NULL: 0). Where ranks share a row, query 0 of the tensors is token `offset` of the row, G
+ * counts the groups of the whole row, and t above is the token, offset + index of the query. The caller has applied all
+ * transforms to q and k (RoPE, Hadamard) and all factors to w (H^-1/2 D^-1/2 in the models). q and k are of type `dtype`.
+ * If q_scale and k_scale are set, they are e4m3 codes from indexer_quantize instead: an element is code * scale, codes
+ * are multiplied exactly, and sums are f32.
  *
  * quantize: rows of x [N,D], D <= 128, to codes and one scale per row. It is computed in f32, with the same bits in
  * every implementation, equal to pb_kv_qat_fwd with block D:
@@ -35,9 +36,9 @@
  * twice.
  *     du_hj = ds_j w_h [u_hj > 0]       dw_h = sum_j ds_j max(u_hj, 0)
  *     dq_h = sum_j du_hj k[pick_j]      dk[g] = sum over b's queries, heads and slots with pick_j = g of du_hj q_h
- * dk is summed in f32 and rounded once, or not at all (`wide`). On a GPU, `mma` sums dk with atomics and is not deterministic. The other
- * implementations use a fixed order, with partial sums of at most 256 MiB in total (or one partial sum if that is
- * larger). `pick` has no gradient: the indexer is trained through indexer_kl only.
+ * dk is summed in f32 and rounded once, or not at all (`wide`). On a GPU, `mma` sums dk with atomics and is not
+ * deterministic. The other implementations use a fixed order, with partial sums of at most 256 MiB in total (or one
+ * partial sum if that is larger). `pick` has no gradient: the indexer is trained through indexer_kl only.
  *
  * GPU implementations take D <= 256; those on tensor cores take bf16 and codes of bf16, D <= 128 and a multiple of 8, H
  * <= 128. EINVAL: B, S, H, D or ratio < 1; G, K or offset < 0; first and n outside of S; only one scale given; scales with D >

@@ -9,11 +9,15 @@
  *     later:                -1
  *
  * first = start[b,i], the first token of the conversation of i (negative or NULL: 0). A group is visible when g >= 0
- * and all its tokens are in first .. i. Where ranks share a row, the queries are its tokens offset .. offset + S - 1, and
- * kv holds the `keys` tokens of the whole row: then i stands for offset + i, and S for `keys`. So a query always attends to itself, and masked slots occur within a list as
+ * and all its tokens are in first .. i. So a query always attends to itself, and masked slots occur within a list as
  * well as at its end. In a packed row each query attends to its own conversation only; if the starts are multiples of
- * ratio, the lists equal those of each conversation in a row of its own. Errors: EINVAL for B, S, window or ratio below
- * 1, T < 0, W < wide + T, offset < 0, keys below offset + S (unless both are 0), a NULL `idx`. */
+ * ratio, the lists equal those of each conversation in a row of its own.
+ *
+ * Where ranks share a row, the queries are its tokens offset .. offset + S - 1, and kv holds the `keys` tokens of the
+ * whole row. In the formulas, i is then offset + the index of the query, and S is `keys`.
+ *
+ * Errors: EINVAL for B, S, window or ratio below 1, T < 0, W < wide + T, offset < 0, keys below offset + S (unless both
+ * are 0), a NULL `idx`. */
 #ifndef PB_MLA_INDEX_H
 #define PB_MLA_INDEX_H
 #include "kernels/engine/op.h"

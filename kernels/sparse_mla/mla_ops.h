@@ -12,9 +12,8 @@ PB_FAST_DECLARE(pb_mla_bwd)
  * and
  *     static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
  *     static bool wide_of(const int *dim)
- * The first sets the key lists of p (sparse_mla), or its causal and window (dense_mla); the second says whether dkv of a
- * shape is f32. Arguments after `lists` initialise
- * further fields of the pb_op. */
+ * The first sets the key lists of p (sparse_mla), or its causal and window (dense_mla). The second is true if dkv is
+ * f32 for a shape. Arguments after `lists` initialise further fields of the pb_op. */
 #define PB_MLA_OP(f, pass, lists, ...)                                                                                 \
     static pb_status pass##_check(const void *args)                                                                    \
     {                                                                                                                  \

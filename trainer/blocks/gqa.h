@@ -35,10 +35,10 @@ typedef struct pb_gqa {
     float *dall;  /* [row,2,K,d] what this rank adds to the gradients of one batch row's keys and values */
     float *dpart; /* [row,2,K,d] of that, the part of its first chunk's queries; also `dall` with blocks reversed */
     float *dkv;   /* [T,2,K,d] the gradients of this rank's keys and values, added over the ranks */
-    /* Only with context parallelism and dynamic-mask attention. starts: where the conversations of whole rows begin
-     * [B,row]; part_bias: biases of the keys that a chunk sees [K,keys], and in the backward pass their gradients;
-     * row_dbias, chunk_dbias: what all chunks of a rank, and one of them, add to the gradients of a batch row's biases
-     * [K,row]; all_dbias: the sum over the ranks; own_u: u of this rank's keys [B,K,S] */
+    /* Only with context parallelism and dynamic-mask attention. starts [B,row]: first token of each token's conversation;
+     * part_bias [K,keys]: biases of the keys of a chunk; row_dbias, chunk_dbias [K,row]: terms of the gradients of a batch
+     * row's biases, of all chunks of this rank and of one; all_dbias [K,row]: as the op writes them for a chunk, then the
+     * sums over the ranks; own_u [B,K,S]: u of this rank's keys */
     int32_t *starts;
     float *part_bias, *row_dbias, *chunk_dbias, *all_dbias, *own_u;
 } pb_gqa;
@@ -72,16 +72,18 @@ static inline void pb_attention_inputs(const pb_trainer *t, const pb_gqa_acts *a
     *ld = a->qk ? (size_t)(g->H + g->K) * g->d : (size_t)pb_qkv_width(g);
 }
 
-/* Dynamic-mask attention: the biases and the key lists of all keys; the arguments of attention and of its backward pass,
- * for the whole batch; the gradients of the biases' parameters from s->dbias, u being that of the batch's keys. */
+/* Dynamic-mask attention. lists computes the biases and key lists of the x->keys keys of every batch row. fwd_args and
+ * bwd_args return the arguments of attention for the whole batch. bias_back computes, from s->dbias, the gradients of the
+ * biases' parameters, and adds those of the values to dqkv; u [B,K,S]: u of the batch's keys. */
 pb_status pb_gqa_dynamic_lists(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x);
 pb_dynmask_attention_fwd_args pb_gqa_dynamic_fwd_args(const pb_trainer *t, int layer, const pb_gqa_inputs *x);
 pb_dynmask_attention_bwd_args pb_gqa_dynamic_bwd_args(const pb_trainer *t, int layer, const pb_gqa_inputs *x);
 pb_status pb_gqa_dynamic_bias_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, const float *u);
-/* Dynamic-mask attention of rows that several ranks share (trainer/blocks/gqa_dynamic_context.c), for the chunk of a rank
- * whose last token attends to c->keys keys. begin computes biases and lists of whole rows from the gathered values, end
- * the gradients of the biases' parameters. dkv, dq: see gqa_context.c; row_dbias gets or, with `add`, is added the
- * gradients of the biases. */
+/* Dynamic-mask attention of rows that several ranks share (trainer/blocks/gqa_dynamic_context.c). starts uploads where the
+ * conversations of whole rows begin. begin computes biases and key lists of whole rows from the gathered values. chunk
+ * computes o and lse of a chunk's queries. chunk_back computes their dq, and in dkv [c->keys,2,K,d] their terms of the
+ * gradients of keys and values; it writes their terms of the gradients of the biases to s->row_dbias or, with `add`, adds
+ * them. row_end sums s->row_dbias over the ranks, and writes this rank's part to s->dbias. end calls bias_back. */
 pb_status pb_gqa_dynamic_begin(pb_ctx *ctx, const pb_trainer *t, int layer);
 pb_status pb_gqa_dynamic_chunk(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x,
                                const pb_gqa_chunk *c);

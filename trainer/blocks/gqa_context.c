@@ -13,24 +13,19 @@
 #include "kernels/gradient/gradient.h"
 #include "trainer/blocks/gqa.h"
 
-typedef pb_gqa_chunk chunk;
-
-static size_t width(const pb_trainer *t) { return pb_kv_width(t); }
-static void *at(const pb_trainer *t, const void *p, size_t token, size_t ld) { return pb_token(t, p, token, ld); }
-
 pb_gqa_chunk pb_gqa_chunk_of(const pb_trainer *t, int row, int part)
 {
     const int length = pb_context_length(&t->context, t->row);
-    return (chunk){.row = row,
-                   .length = length,
-                   .keys = (pb_context_chunk(&t->context, part) + 1) * length,
-                   .token = (size_t)row * (size_t)t->S + (size_t)part * (size_t)length};
+    return (pb_gqa_chunk){.row = row,
+                          .length = length,
+                          .keys = (pb_context_chunk(&t->context, part) + 1) * length,
+                          .token = (size_t)row * (size_t)t->S + (size_t)part * (size_t)length};
 }
 
 void pb_gqa_context_carve(pb_trainer *t, bool backward)
 {
     pb_gqa *s = t->block_state;
-    const size_t e = pb_dtype_size(t->model.cfg.dtype), w = width(t), row = (size_t)pb_row_most(t);
+    const size_t e = pb_dtype_size(t->model.cfg.dtype), w = pb_kv_width(t), row = (size_t)pb_row_most(t);
     const size_t T = (size_t)t->cfg.B * (size_t)t->cfg.S, one = t->cfg.context ? 1 : 0, two = t->context.zigzag ? 1 : 0;
     const size_t biases = t->model.g.keep ? one * (size_t)t->model.g.K : 0;
     if (!backward) {
@@ -54,7 +49,7 @@ static pb_status copy(pb_ctx *ctx, const pb_trainer *t, const void *x, size_t ld
 {
     return pb_copy_rows(
         ctx, &(pb_copy_rows_args){
-                 .x = x, .y = y, .T = t->T, .D = D, .ldx = ldx, .ldy = width(t), .dtype = t->model.cfg.dtype});
+                 .x = x, .y = y, .T = t->T, .D = D, .ldx = ldx, .ldy = pb_kv_width(t), .dtype = t->model.cfg.dtype});
 }
 
 /* Copies T rows of keys and values, in blocks of a chunk, with the blocks reversed. */
@@ -64,10 +59,10 @@ static pb_status reverse(pb_ctx *ctx, const pb_trainer *t, const void *x, void *
     return pb_copy_rows(ctx, &(pb_copy_rows_args){.x = x,
                                                   .y = y,
                                                   .T = t->context.ranks * length,
-                                                  .D = (int)width(t),
+                                                  .D = (int)pb_kv_width(t),
                                                   .block = length,
-                                                  .ldx = width(t),
-                                                  .ldy = width(t),
+                                                  .ldx = pb_kv_width(t),
+                                                  .ldy = pb_kv_width(t),
                                                   .reversed = true,
                                                   .dtype = dtype});
 }
@@ -76,13 +71,13 @@ static pb_status reverse(pb_ctx *ctx, const pb_trainer *t, const void *x, void *
 static pb_status gather_chunk(pb_ctx *ctx, const pb_trainer *t, int row, int part)
 {
     const pb_gqa *s = pb_gqa_of(t);
-    const chunk c = pb_gqa_chunk_of(t, row, part);
+    const pb_gqa_chunk c = pb_gqa_chunk_of(t, row, part);
     const size_t half = (size_t)part * (size_t)t->context.ranks * (size_t)c.length;
-    void *to = at(t, s->all, (size_t)row * (size_t)t->row + half, width(t));
+    void *to = pb_token(t, s->all, (size_t)row * (size_t)t->row + half, pb_kv_width(t));
     PB_TRY(pb_comm_all_gather(ctx, &(pb_comm_all_gather_args){.comm = t->cfg.context,
-                                                              .x = at(t, s->kv, c.token, width(t)),
+                                                              .x = pb_token(t, s->kv, c.token, pb_kv_width(t)),
                                                               .y = part ? s->blocks : to,
-                                                              .count = (size_t)c.length * width(t),
+                                                              .count = (size_t)c.length * pb_kv_width(t),
                                                               .dtype = t->model.cfg.dtype}));
     return part ? reverse(ctx, t, s->blocks, to, t->model.cfg.dtype) : PB_OK;
 }
@@ -91,7 +86,7 @@ static pb_status gather_chunk(pb_ctx *ctx, const pb_trainer *t, int row, int par
 static pb_status gather(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_inputs *x)
 {
     const pb_gqa *s = pb_gqa_of(t);
-    const int half = (int)width(t) / 2;
+    const int half = (int)pb_kv_width(t) / 2;
     PB_TRY(copy(ctx, t, x->k, x->ldk, s->kv, half));
     PB_TRY(copy(ctx, t, x->v, x->ldv, pb_column(t, s->kv, half), half));
     for (int row = 0; row < t->cfg.B; row++)
@@ -99,17 +94,18 @@ static pb_status gather(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_inputs *x
     return PB_OK;
 }
 
-static pb_status chunk_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, const chunk *c)
+static pb_status chunk_forward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x,
+                               const pb_gqa_chunk *c)
 {
     const pb_geometry *g = &t->model.g;
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
     const size_t Q = (size_t)g->H * (size_t)g->d;
-    const void *all = at(t, pb_gqa_of(t)->all, (size_t)c->row * (size_t)t->row, width(t));
+    const void *all = pb_token(t, pb_gqa_of(t)->all, (size_t)c->row * (size_t)t->row, pb_kv_width(t));
     if (g->keep) return pb_gqa_dynamic_chunk(ctx, t, layer, x, c);
-    return pb_attention_fwd(ctx, &(pb_attention_fwd_args){.q = at(t, x->q, c->token, x->ldq),
+    return pb_attention_fwd(ctx, &(pb_attention_fwd_args){.q = pb_token(t, x->q, c->token, x->ldq),
                                                           .k = all,
-                                                          .v = at(t, all, 1, width(t) / 2),
-                                                          .o = at(t, a->o, c->token, Q),
+                                                          .v = pb_token(t, all, 1, pb_kv_width(t) / 2),
+                                                          .o = pb_token(t, a->o, c->token, Q),
                                                           .lse = a->lse + c->token * (size_t)g->H,
                                                           .start = t->start ? t->start + c->token : NULL,
                                                           .B = 1,
@@ -119,8 +115,8 @@ static pb_status chunk_forward(pb_ctx *ctx, const pb_trainer *t, int layer, cons
                                                           .D = g->d,
                                                           .keys = c->keys,
                                                           .ldq = x->ldq,
-                                                          .ldk = width(t),
-                                                          .ldv = width(t),
+                                                          .ldk = pb_kv_width(t),
+                                                          .ldv = pb_kv_width(t),
                                                           .ldo = Q,
                                                           .scale = 1 / sqrtf((float)g->d),
                                                           .causal = true,
@@ -133,7 +129,7 @@ pb_status pb_gqa_context_forward(pb_ctx *ctx, const pb_trainer *t, int layer, co
     PB_TRY(gather(ctx, t, x));
     if (t->model.g.keep) PB_TRY(pb_gqa_dynamic_begin(ctx, t, layer));
     for (int i = 0; i < t->cfg.B * parts; i++) {
-        const chunk c = pb_gqa_chunk_of(t, i / parts, i % parts);
+        const pb_gqa_chunk c = pb_gqa_chunk_of(t, i / parts, i % parts);
         PB_TRY(chunk_forward(ctx, t, layer, x, &c));
     }
     return PB_OK;
@@ -141,24 +137,24 @@ pb_status pb_gqa_context_forward(pb_ctx *ctx, const pb_trainer *t, int layer, co
 
 /* Computes dq of a chunk, and dkv [c->keys,2,K,d], which its queries add to the gradients of the row's keys and values.
  * add: this is not the first chunk of the batch row. */
-static pb_status chunk_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, const chunk *c,
+static pb_status chunk_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, const pb_gqa_chunk *c,
                             float *dkv, bool add)
 {
     const pb_geometry *g = &t->model.g;
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
     const size_t Q = (size_t)g->H * (size_t)g->d, W = (size_t)pb_qkv_width(g);
-    const void *all = at(t, pb_gqa_of(t)->all, (size_t)c->row * (size_t)t->row, width(t));
+    const void *all = pb_token(t, pb_gqa_of(t)->all, (size_t)c->row * (size_t)t->row, pb_kv_width(t));
     if (g->keep) return pb_gqa_dynamic_chunk_back(ctx, t, layer, x, c, dkv, add);
-    return pb_attention_bwd(ctx, &(pb_attention_bwd_args){.dO = at(t, pb_gqa_of(t)->dattn, c->token, Q),
-                                                          .q = at(t, x->q, c->token, x->ldq),
+    return pb_attention_bwd(ctx, &(pb_attention_bwd_args){.dO = pb_token(t, pb_gqa_of(t)->dattn, c->token, Q),
+                                                          .q = pb_token(t, x->q, c->token, x->ldq),
                                                           .k = all,
-                                                          .v = at(t, all, 1, width(t) / 2),
-                                                          .o = at(t, a->o, c->token, Q),
+                                                          .v = pb_token(t, all, 1, pb_kv_width(t) / 2),
+                                                          .o = pb_token(t, a->o, c->token, Q),
                                                           .lse = a->lse + c->token * (size_t)g->H,
                                                           .start = t->start ? t->start + c->token : NULL,
-                                                          .dq = at(t, pb_gqa_of(t)->dqkv, c->token, W),
+                                                          .dq = pb_token(t, pb_gqa_of(t)->dqkv, c->token, W),
                                                           .dk = dkv,
-                                                          .dv = dkv + width(t) / 2,
+                                                          .dv = dkv + pb_kv_width(t) / 2,
                                                           .B = 1,
                                                           .S = c->length,
                                                           .H = g->H,
@@ -167,12 +163,12 @@ static pb_status chunk_back(pb_ctx *ctx, const pb_trainer *t, int layer, const p
                                                           .keys = c->keys,
                                                           .lddo = Q,
                                                           .ldq = x->ldq,
-                                                          .ldk = width(t),
-                                                          .ldv = width(t),
+                                                          .ldk = pb_kv_width(t),
+                                                          .ldv = pb_kv_width(t),
                                                           .ldo = Q,
                                                           .lddq = W,
-                                                          .lddk = width(t),
-                                                          .lddv = width(t),
+                                                          .lddk = pb_kv_width(t),
+                                                          .lddv = pb_kv_width(t),
                                                           .scale = 1 / sqrtf((float)g->d),
                                                           .causal = true,
                                                           .wide = true,
@@ -181,15 +177,16 @@ static pb_status chunk_back(pb_ctx *ctx, const pb_trainer *t, int layer, const p
 
 /* Adds the gradients of the chunks `part` of a batch row over the ranks: x [ranks length,2,K,d], in the order of the
  * ranks. This rank gets those of its chunk. */
-static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const chunk *c, const float *x)
+static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_chunk *c, const float *x)
 {
-    return pb_comm_reduce_scatter(ctx, &(pb_comm_reduce_scatter_args){.comm = t->cfg.context,
-                                                                      .x = x,
-                                                                      .y = pb_gqa_of(t)->dkv + c->token * width(t),
-                                                                      .count = (size_t)c->length * width(t),
-                                                                      .dtype = PB_F32,
-                                                                      .op = PB_COMM_SUM,
-                                                                      .ordered = t->cfg.ordered || ctx->deterministic});
+    return pb_comm_reduce_scatter(ctx,
+                                  &(pb_comm_reduce_scatter_args){.comm = t->cfg.context,
+                                                                 .x = x,
+                                                                 .y = pb_gqa_of(t)->dkv + c->token * pb_kv_width(t),
+                                                                 .count = (size_t)c->length * pb_kv_width(t),
+                                                                 .dtype = PB_F32,
+                                                                 .op = PB_COMM_SUM,
+                                                                 .ordered = t->cfg.ordered || ctx->deterministic});
 }
 
 /* Computes dq of this rank's chunks of a batch row, and the gradients of its keys and values. The rank's last chunk
@@ -197,18 +194,20 @@ static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const chunk *c, const 
 static pb_status row_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, int row)
 {
     const pb_gqa *s = pb_gqa_of(t);
-    const chunk first = pb_gqa_chunk_of(t, row, 0), last = pb_gqa_chunk_of(t, row, pb_context_parts(&t->context) - 1);
+    const pb_gqa_chunk first = pb_gqa_chunk_of(t, row, 0),
+                       last = pb_gqa_chunk_of(t, row, pb_context_parts(&t->context) - 1);
     PB_TRY(chunk_back(ctx, t, layer, x, &last, s->dall, false));
-    PB_TRY(pb_copy_rows(ctx, &(pb_copy_rows_args){.y = s->dall + (size_t)last.keys * width(t),
+    PB_TRY(pb_copy_rows(ctx, &(pb_copy_rows_args){.y = s->dall + (size_t)last.keys * pb_kv_width(t),
                                                   .T = t->row - last.keys,
-                                                  .D = (int)width(t),
-                                                  .ldy = width(t)}));
+                                                  .D = (int)pb_kv_width(t),
+                                                  .ldy = pb_kv_width(t)}));
     if (!t->context.zigzag) return reduce(ctx, t, &first, s->dall);
     PB_TRY(chunk_back(ctx, t, layer, x, &first, s->dpart, true));
     PB_TRY(pb_gradient_add(
-        ctx, &(pb_gradient_add_args){.x = s->dpart, .y = s->dall, .n = (size_t)first.keys * width(t), .add = true}));
+        ctx,
+        &(pb_gradient_add_args){.x = s->dpart, .y = s->dall, .n = (size_t)first.keys * pb_kv_width(t), .add = true}));
     PB_TRY(reduce(ctx, t, &first, s->dall));
-    PB_TRY(reverse(ctx, t, s->dall + (size_t)t->row / 2 * width(t), s->dpart, PB_F32));
+    PB_TRY(reverse(ctx, t, s->dall + (size_t)t->row / 2 * pb_kv_width(t), s->dpart, PB_F32));
     return reduce(ctx, t, &last, s->dpart);
 }
 
@@ -223,7 +222,7 @@ pb_status pb_gqa_context_backward(pb_ctx *ctx, const pb_trainer *t, int layer, c
     PB_TRY(pb_cast_bwd(ctx, &(pb_cast_bwd_args){.dy = pb_gqa_of(t)->dkv,
                                                 .dx = pb_column(t, pb_gqa_of(t)->dqkv, g->H * g->d),
                                                 .T = t->T,
-                                                .D = (int)width(t),
+                                                .D = (int)pb_kv_width(t),
                                                 .lddx = (size_t)pb_qkv_width(g),
                                                 .scale = 1,
                                                 .dtype = t->model.cfg.dtype}));

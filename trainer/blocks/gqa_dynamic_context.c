@@ -1,10 +1,10 @@
-/* gqa_dynamic_context.c - dynamic-mask attention over rows that several ranks share: what gqa_context.c does for dense
- * attention, for one chunk of a rank's queries at a time.
+/* gqa_dynamic_context.c - dynamic-mask attention over rows that several ranks share, for one chunk of a rank's queries at
+ * a time. gqa_context.c gathers keys and values, and calls these functions.
  *
- * Every rank computes the biases and the key lists of whole rows from the gathered values. That is little work next to
- * attention, and the lists are then those of one rank, bit for bit. The ops read the biases of the keys that a chunk sees
- * without gaps, so these are copied. The gradients of the biases are summed over the ranks; each rank then computes those of
- * its values, and its part of the gradients of the biases' parameters. */
+ * Every rank computes the biases and the key lists of whole rows from the gathered values. That is little work compared
+ * with attention, and the lists have the bits of one rank's. The ops need the biases of a chunk's keys in contiguous
+ * memory, so these are copied. The gradients of the biases are summed over the ranks. From the sums, each rank computes
+ * the gradients of its own values, and its term of the gradients of the biases' parameters. */
 #include "kernels/comm/comm.h"
 #include "kernels/copy/copy.h"
 #include "kernels/gradient/gradient.h"

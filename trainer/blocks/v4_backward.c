@@ -166,9 +166,9 @@ static pb_status rotate_back(const pb_v4_pass *p, const void *dy, void *dx, int 
                                                    .dtype = p->dtype});
 }
 
-/* Backward of the compressor: computes from dc [B,G,D], which it may change, the gradients of the values (columns 0 to C-1 of dx) and of the
+/* Backward of the compressor: computes from dc [B,G,D] the gradients of the values (columns 0 to C-1 of dx) and of the
  * gates (columns C to 2C-1). Rows of x and of dx are ld elements apart. Tokens that belong to no compressed row get
- * gradient 0. */
+ * gradient 0. With context parallelism, row 0 of dc becomes 0. */
 static pb_status pool_back(const pb_v4_pass *p, int ape, void *dc, void *x, void *dx, size_t ld, int C, int D)
 {
     const pb_trainer *t = p->t;

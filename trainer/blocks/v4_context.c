@@ -1,15 +1,21 @@
 /* v4_context.c - V4 attention over rows that several ranks share (trainer/parallel/context.h), in contiguous slices.
  *
  * A rank computes queries, keys and compressed rows of its slice, and gathers the keys of the whole row: kv, and the
- * compressed keys of the indexer. What its queries add to the gradients of all keys is summed over the ranks in f32, and
- * each rank gets the sums of its keys. Gathered keys are not kept: the backward pass gathers them again.
+ * compressed keys of the indexer. Its queries give a term of the gradient of every key of the row. A reduce-scatter sums
+ * these terms over the ranks in f32, and each rank gets the sums of its own keys. Gathered keys are not kept: the backward
+ * pass gathers them again.
  *
- * Slices are multiples of every ratio, so each compressed row pools tokens of one slice, but for one case: with
- * `overlap` (compressor.h), row 0 of a slice also pools the last `ratio` tokens of the slice before it. Each rank
- * therefore gets these from the previous rank, and pools them with its first `ratio` tokens in a call of its own, whose
- * second row replaces row 0 of the slice. In the backward pass, the gradients of the received tokens go back. Half of
- * the columns of a token belong to its own group, the other half to the next one, so every gradient comes from exactly
- * one of the two calls, and is copied rather than added. */
+ * The length of a slice is a multiple of every layer's ratio. Without `overlap` (compressor.h), every compressed row
+ * therefore pools tokens of one slice only. With overlap, row 0 of a slice also pools the last `ratio` tokens of the
+ * slice before it, the edge:
+ *
+ *     forward:   a rank gets the edge from the previous rank. A second call of the compressor pools the edge and the first
+ *                `ratio` tokens of the slice into two rows; its second row replaces row 0 of the slice.
+ *     backward:  the gradient of row 0 goes through that second call only. The rank sends the gradients of the edge back
+ *                to the previous rank.
+ *
+ * Of the columns of a token, one half is pooled into the row of its own group, the other half into the next row. Each
+ * element of the gradient therefore comes from one of the two calls only, and is copied, not added. */
 #include <stdlib.h>
 
 #include "kernels/cast/cast.h"
@@ -54,8 +60,9 @@ void pb_v4_context_carve(pb_trainer *t, const pb_v4_shape *s, bool backward)
     v->edge_row = pb_carve(m, one * B * C * e); /* C is 2D where groups overlap */
 }
 
-/* Uploads where conversations begin, counted from the first token of the slice (v4.start) and from EDGE tokens before it
- * (v4.edge_start, of which the compressor reads the entry of the first token of the slice). */
+/* Uploads the first token of each token's conversation: v4.start counts tokens from the beginning of the slice,
+ * v4.edge_start from the beginning of the edge. Of edge_start, the compressor reads only the entry of the slice's first
+ * token. */
 pb_status pb_v4_context_rows(pb_trainer *t, const pb_batch *b, int S)
 {
     const pb_v4 *v = pb_v4_of(t);
@@ -74,8 +81,8 @@ pb_status pb_v4_context_rows(pb_trainer *t, const pb_batch *b, int S)
 
 /* ---- keys of the whole row, and their gradients ---------------------------------------------------------------- */
 
-/* Gathers n rows of D elements per batch row: rows from + 0 .. n-1 of x, whose batch rows have `each` rows, go to rows
- * ranks * from + rank * n .. of y, whose batch rows have ranks * each. */
+/* Gathers rows from .. from+n-1 of every batch row of x [B,each,D] from all ranks, into rows ranks*from ..
+ * ranks*(from+n)-1 of y [B,ranks*each,D], in the order of the ranks. */
 static pb_status gather(const pb_v4_pass *p, const void *x, void *y, int from, int n, int each, int D)
 {
     const size_t ranks = (size_t)p->t->context.ranks;
@@ -90,7 +97,7 @@ static pb_status gather(const pb_v4_pass *p, const void *x, void *y, int from, i
     return PB_OK;
 }
 
-/* The reverse for gradients: sums x over the ranks; each gets the sums of its rows. */
+/* The backward of gather: sums x [B,ranks*each,D] over the ranks; each rank gets the sums of its rows in y [B,each,D]. */
 static pb_status reduce(const pb_v4_pass *p, const float *x, float *y, int from, int n, int each, int D)
 {
     const size_t ranks = (size_t)p->t->context.ranks;
@@ -143,10 +150,10 @@ pb_status pb_v4_reduce_index(const pb_v4_pass *p)
     return to_dtype(p, p->v->dpart, p->v->index_back.dk, p->t->cfg.B * p->s.G, p->g->v4->index_d);
 }
 
-/* ---- the compressed row that crosses the border of two slices ----------------------------------------------------- */
+/* ---- the compressed row that pools tokens of two slices ---------------------------------------------------------- */
 
-/* n rows of `columns` elements, of every batch row: x and y point to those of batch row 0; the rows are ldx and ldy
- * elements apart, batch rows nextx and nexty. x NULL: zeros. */
+/* A copy of n rows of `columns` elements for every batch row. x and y point to the first element for batch row 0. Rows are
+ * ldx and ldy elements apart, batch rows nextx and nexty elements. x NULL: zeros. */
 typedef struct part {
     const void *x;
     void *y;
