@@ -22,7 +22,7 @@ typedef union arguments {
     .B = 1, .S = (c)->a.S, .S_kv = (c)->a.S_kv, .H = (c)->a.H, .D = (c)->a.D, .V = (c)->a.V,                           \
     .scale = 1 / sqrtf((float)(c)->a.D), .dtype = (c)->a.dtype
 #define FORWARD(c)  .q = (c)->q, .kv = (c)->kv, .sink = (c)->sink, .o = (c)->o, .lse = (c)->lse, SIZES(c)
-#define BACKWARD(c) FORWARD(c), .dO = (c)->dO, .dq = (c)->dq, .dkv = (c)->dkv, .dsink = (c)->dsink
+#define BACKWARD(c) FORWARD(c), .dO = (c)->dO, .dq = (c)->dq, .dkv = (c)->dkv, .dsink = (c)->dsink, .wide = (c)->wide
 
 static const pb_op *op_of(const pb_attn *a, bool backward)
 {

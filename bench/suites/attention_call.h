@@ -21,6 +21,7 @@ typedef struct pb_attn_call {
     void *o;              /* [S,H,V] */
     void *dO, *dq, *dkv;  /* shapes of o, q and kv; NULL in a forward case */
     float *dsink;         /* [H] */
+    bool wide;            /* dkv is f32 */
 } pb_attn_call;
 
 /* Allocates and fills the tensors of a case. Inputs are random; outputs hold PB_UNWRITTEN. In a backward case the

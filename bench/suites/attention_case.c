@@ -55,6 +55,34 @@ static pb_status consistent(const pb_attn *a)
     return PB_OK;
 }
 
+/* Reads how many ranks share the row, and how they divide it. A group of 4 tokens that list=v4 compresses lies in one
+ * slice. */
+static pb_status read_context(const pb_case *c, pb_attn *a)
+{
+    static const char *const slicings[] = {"contiguous", "zigzag", NULL};
+    pb_context *x = &a->context;
+    int ranks = 1, slicing = 0;
+    *x = (pb_context){.ranks = 1, .align = a->list == PB_LIST_V4 ? PB_V4_RATIO : 1};
+    if (pb_case_get(c, "ranks")) PB_TRY(number(c, "ranks", 1, 1 << 16, &ranks));
+    if (pb_case_get(c, "cp")) PB_TRY(number(c, "cp", 1, 1 << 16, &x->ranks));
+    if (pb_case_get(c, "slices")) PB_TRY(word(c, "slices", slicings, &slicing));
+    x->zigzag = slicing == 1;
+    if (x->ranks != ranks)
+        return pb_fail(PB_EINVAL, "cp=%d, ranks=%d: in suite attention all ranks share each row: --ranks N --cp N",
+                       x->ranks, ranks);
+    if (x->zigzag && (x->ranks == 1 || a->variant != PB_VARIANT_DENSE))
+        return pb_fail(PB_EINVAL, "slices=zigzag needs variant=dense, and ranks that share rows: --ranks N --cp N");
+    if (x->ranks > 1 && pb_attn_is_gqa(a))
+        return pb_fail(PB_EINVAL,
+                       "cp=%d: the rows of variant=%s are not divided here, but in suite throughput, with "
+                       "--model",
+                       x->ranks, pb_case_get(c, "variant"));
+    return a->S % pb_context_unit(x) == 0
+               ? PB_OK
+               : pb_fail(PB_EINVAL, "seq=%d: %d ranks share the row, so it needs a multiple of %d", a->S, x->ranks,
+                         pb_context_unit(x));
+}
+
 pb_status pb_attn_of(const pb_case *c, pb_attn *out)
 {
     static const char *const variants[] = {"sparse", "dense", "deterministic", "dynmask", "dense_gqa", NULL};
@@ -76,6 +104,7 @@ pb_status pb_attn_of(const pb_case *c, pb_attn *out)
     PB_TRY(consistent(&a));
     a.V = a.D < 512 ? a.D : 512;
     a.S_kv = a.list == PB_LIST_V4 ? a.S + a.S / PB_V4_RATIO : a.S;
+    PB_TRY(read_context(c, &a));
     *out = a;
     return PB_OK;
 }

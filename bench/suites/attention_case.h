@@ -12,6 +12,7 @@
 #define PB_ATTENTION_CASE_H
 #include "bench/rows/rows.h"
 #include "kernels/engine/dtype.h"
+#include "trainer/parallel/context.h"
 
 /* sparse, dense, deterministic: latent attention (MLA), where one row of kv is key and value of all heads; `deterministic`
  * permits only deterministic implementations. dynmask, dense_gqa: grouped-query attention (gqa_call.h), with the key
@@ -49,6 +50,7 @@ typedef struct pb_attn {
     int S, S_kv, H, D, V, W;
     int masked; /* per cent of the slots that are -1 */
     pb_dtype dtype;
+    pb_context context; /* ranks that share the row (axes cp and slices), and how they divide it; `rank` is 0 */
 } pb_attn;
 
 /* True for the variants with grouped-query attention. */

@@ -394,12 +394,15 @@ static pb_status sample_open(sample *s)
 pb_status pb_attn_check(pb_ctx *ctx, const pb_attn_call *c, pb_attn_error *out)
 {
     static const char *const names[2][PB_CHECKED] = {{"o", "lse", NULL}, {"dq", "dkv", "dsink"}};
-    const double tol = pb_attn_op(&c->a)->tol[c->a.dtype], wider = c->a.dtype == PB_BF16 ? 1.5 * tol : tol;
+    /* In f32 gradients differ more than o does: they subtract dO . o from dO . v, and both, and lse, have been rounded.
+     * With 8 heads dq of dense attention differs by 0.8e-6 to 1.03e-6 at 256 to 640 tokens. */
+    const bool f32 = c->a.dtype == PB_F32;
+    const double tol = pb_attn_op(&c->a)->tol[c->a.dtype], wider = f32 ? 2 * tol : 1.5 * tol;
     pb_attn_error e = {.bad = 0};
     sample s = {.c = c, .e = &e, .scale = 1 / sqrtf((float)c->a.D)};
     for (int k = 0; k < PB_CHECKED; k++) {
         e.name[k] = names[c->a.backward][k];
-        e.tol[k] = c->a.backward && k > 0 ? wider : tol;
+        e.tol[k] = c->a.backward && (k > 0 || f32) ? wider : tol;
     }
     PB_TRY(sample_open(&s));
     choose_queries(&s);

@@ -136,7 +136,8 @@ static pb_status replaced(const char *line, const pb_axis_list *l, char *out, si
 /* Returns the default or full grid of the suite for the device; NULL: the suite has no grid. */
 static const char *const *grid_of(const pb_suite *s, bool device, const pb_plan_request *r)
 {
-    if (device && r->ranks > 1 && !r->full_grid && s->device_ranks_grid) return s->device_ranks_grid;
+    const char *const *ranks = device ? s->device_ranks_grid : s->ranks_grid;
+    if (r->ranks > 1 && !r->full_grid && ranks) return ranks;
     const char *const *usual = device && s->device_grid ? s->device_grid : s->grid;
     const char *const *all = device && s->device_grid ? s->device_full_grid : s->full_grid;
     return r->full_grid && all ? all : usual;

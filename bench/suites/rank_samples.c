@@ -1,11 +1,10 @@
-/* rank_samples.c - samples of the step of several ranks, with and without its collectives, eager or as graphs. */
+/* rank_samples.c - samples of work that several ranks do together, with and without its collectives, eager or as graphs. */
 #include "bench/suites/rank_samples.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/stats/stats.h"
-#include "bench/suites/train_case.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 #include "os/memory.h"
@@ -17,40 +16,29 @@ enum { SPANS = PB_RANK_SPANS, STEP = PB_RANK_STEP };
  * ranks, [ranks][SPANS], and after them the steps of all ranks, [ranks]. */
 typedef struct job {
     const pb_suite_env *env;
-    pb_comm *comm;
-    pb_rank_steps *steps;
+    const pb_measure_opts *o;
+    const pb_rank_work *work;
     pb_rank_samples *x;
     pb_graph *graph[2];
     double *room;
     bool communicates; /* on a GPU: the graph without pb_comm_skip has collectives */
 } job;
 
-pb_measure_opts pb_rank_measure_opts(const pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
-{
-    pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){.warmup = 1,
-                                                                   .min_samples = 5,
-                                                                   .max_samples = PB_RANK_SAMPLES,
-                                                                   .min_time = ctx->id == PB_CPU ? 1.5 : 0.4});
-    o.graph = pb_train_case_graph(c);
-    return o;
-}
-
-/* Leaves out the collectives over all ranks, and those of the ranks that share rows. */
 static void skip_collectives(const job *j, bool skip)
 {
-    pb_comm_skip(j->comm, skip);
-    pb_comm_skip(pb_trainer_config(j->steps->t)->context, skip);
+    for (int i = 0; i < 2; i++) pb_comm_skip(j->work->comms[i], skip);
 }
 
-/* Runs one step. If the phases are measured, an event precedes each, otherwise there are events around the step. */
+/* Does the work once. If the phases are timed, an event precedes each, otherwise there are events around the work. */
 static pb_status marked_step(pb_ctx *ctx, job *j, bool skip)
 {
+    if (j->o->flush) PB_TRY(ctx->be->flush_cache(ctx));
     PB_TRY(ctx->be->mark(ctx, 0));
     if (j->graph[skip]) PB_TRY(pb_replay(ctx, j->graph[skip]));
-    else if (!j->x->phases) PB_TRY(pb_rank_timed(ctx, j->steps));
+    else if (!j->x->phases) PB_TRY(j->work->run(ctx, j->work->self));
     for (int i = 0; j->x->phases && i < PB_NPHASES; i++) {
         if (i) PB_TRY(ctx->be->mark(ctx, i));
-        PB_TRY(pb_phases[i](ctx, j->steps->t));
+        PB_TRY(pb_phases[i](ctx, j->work->phases));
     }
     PB_TRY(ctx->be->mark(ctx, PB_NPHASES));
     return pb_sync(ctx);
@@ -89,7 +77,7 @@ static pb_status take(pb_ctx *ctx, job *j, bool skip)
 {
     double mine[SPANS];
     pb_lockstep *l = j->env->lockstep;
-    const int ranks = j->steps->ranks;
+    const int ranks = j->work->ranks;
     PB_TRY(pb_lockstep_meet(l, PB_OK));
     if (l && l->over) return PB_OK;
     PB_TRY(pb_lockstep_meet(l, time_step(ctx, j, skip, mine)));
@@ -101,11 +89,12 @@ static pb_status take(pb_ctx *ctx, job *j, bool skip)
 }
 
 /* Takes pairs of samples, with and without collectives; which of the two is first alternates. */
-static pb_status sample(pb_ctx *ctx, job *j, const pb_measure_opts *o)
+static pb_status sample(pb_ctx *ctx, job *j)
 {
+    const pb_measure_opts *o = j->o;
     double total = 0;
     const pb_lockstep *l = j->env->lockstep;
-    const bool pairs = j->steps->ranks > 1;
+    const bool pairs = j->work->ranks > 1;
     for (int n = 0; n < o->max_samples && n < PB_RANK_SAMPLES; n++) {
         if (n >= o->min_samples && total >= o->min_time) break;
         for (int half = 0; half < (pairs ? 2 : 1); half++) {
@@ -130,7 +119,7 @@ static pb_status record(pb_ctx *ctx, job *j, bool skip)
     const double start = pb_clock_seconds();
     const uint64_t collectives = pb_where_sequence();
     skip_collectives(j, skip);
-    pb_status s = pb_record(ctx, pb_rank_timed, j->steps, &j->graph[skip]);
+    pb_status s = pb_record(ctx, j->work->run, j->work->self, &j->graph[skip]);
     skip_collectives(j, false);
     if (!skip) j->communicates = pb_where_sequence() != collectives;
     if (!skip) j->x->record_seconds = pb_clock_seconds() - start;
@@ -144,7 +133,7 @@ static pb_status record_both(pb_ctx *ctx, job *j)
     pb_lockstep *l = j->env->lockstep;
     PB_TRY(pb_lockstep_meet(l, record(ctx, j, false)));
     PB_TRY(read_peak(ctx, &j->x->peak));
-    if (j->steps->ranks == 1) return PB_OK;
+    if (j->work->ranks == 1) return PB_OK;
     PB_TRY(pb_lockstep_meet(l, record(ctx, j, true)));
     const size_t with = pb_graph_nodes(ctx, j->graph[0]), without = pb_graph_nodes(ctx, j->graph[1]);
     /* Without collectives, as in the optimizer of replicated weights, the graphs are equal. On a CPU they always are: a
@@ -153,27 +142,47 @@ static pb_status record_both(pb_ctx *ctx, job *j)
     return pb_fail(PB_EDEVICE, "the graph without collectives has %zu nodes, that with them %zu", without, with);
 }
 
-static pb_status run(pb_ctx *ctx, job *j, const pb_measure_opts *o)
+static pb_status run(pb_ctx *ctx, job *j)
 {
-    for (int i = 0; i < o->warmup; i++) PB_TRY(pb_rank_timed(ctx, j->steps));
+    const pb_measure_opts *o = j->o;
+    for (int i = 0; i < o->warmup; i++) PB_TRY(j->work->run(ctx, j->work->self));
     PB_TRY(pb_lockstep_meet(j->env->lockstep, pb_sync(ctx)));
     if (o->graph) PB_TRY(record_both(ctx, j));
-    PB_TRY(sample(ctx, j, o));
+    PB_TRY(sample(ctx, j));
     return o->graph ? PB_OK : read_peak(ctx, &j->x->peak);
 }
 
-pb_status pb_rank_samples_take(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env, pb_rank_steps *steps,
+pb_status pb_rank_samples_take(pb_ctx *ctx, const pb_measure_opts *o, const pb_suite_env *env, const pb_rank_work *work,
                                pb_rank_samples *out)
 {
-    const pb_measure_opts o = pb_rank_measure_opts(ctx, c, env);
-    job j = {.env = env, .comm = env->lockstep ? env->lockstep->comm : NULL, .steps = steps, .x = out};
-    out->phases = !o.graph && steps->parts == 1 && !steps->part;
-    j.room = calloc((size_t)steps->ranks * (SPANS + 1), sizeof *j.room);
-    pb_status s = j.room ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the times of %d ranks", steps->ranks);
+    job j = {.env = env, .o = o, .work = work, .x = out};
+    out->phases = !o->graph && work->phases;
+    j.room = calloc((size_t)work->ranks * (SPANS + 1), sizeof *j.room);
+    pb_status s = j.room ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the times of %d ranks", work->ranks);
     s = pb_lockstep_meet(env->lockstep, s);
-    if (s == PB_OK && j.room) s = run(ctx, &j, &o);
+    if (s == PB_OK && j.room) s = run(ctx, &j);
     pb_graph_free(ctx, j.graph[0]);
     pb_graph_free(ctx, j.graph[1]);
     free(j.room);
     return s;
+}
+
+pb_status pb_rank_samples_emit(pb_emitter *emitter, const pb_case *c, const char *metric, int span,
+                               const pb_rank_samples *x)
+{
+    pb_timing *t = calloc(1, sizeof *t);
+    if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
+    t->n = x->n;
+    memcpy(t->seconds, x->span[span], (size_t)t->n * sizeof *t->seconds);
+    t->median = pb_median_of(x->span[span], t->n);
+    const pb_status s = pb_emit_timing(emitter, c, metric, t, "");
+    free(t);
+    return s;
+}
+
+pb_status pb_rank_samples_emit_exposed(pb_emitter *emitter, const pb_case *c, const pb_rank_samples *x)
+{
+    double waited[PB_RANK_SAMPLES];
+    for (int i = 0; i < x->n; i++) waited[i] = x->span[STEP][i] - x->without[i];
+    return pb_emit(emitter, c, "exposed_communication_time", pb_median_of(waited, x->n), x->n, PB_ROW_OK, "");
 }

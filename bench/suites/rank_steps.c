@@ -86,11 +86,22 @@ pb_status pb_rank_steps_check(const pb_case *c)
     return PB_OK;
 }
 
+/* The options by which a step is measured. */
+static pb_measure_opts measure_opts(const pb_ctx *ctx, const job *j)
+{
+    pb_measure_opts o = pb_env_measure_opts(j->env, (pb_measure_opts){.warmup = 1,
+                                                                      .min_samples = 5,
+                                                                      .max_samples = PB_RANK_SAMPLES,
+                                                                      .min_time = ctx->id == PB_CPU ? 1.5 : 0.4});
+    o.graph = pb_train_case_graph(j->c);
+    return o;
+}
+
 /* ---- rank 0 alone ----------------------------------------------------------------------------------------------- */
 
 static pb_status measure_one(pb_ctx *ctx, job *j, pb_rank_steps *s)
 {
-    pb_measure_opts o = pb_rank_measure_opts(ctx, j->c, j->env);
+    pb_measure_opts o = measure_opts(ctx, j);
     o.lockstep = NULL;
     pb_timing *t = malloc(sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
@@ -175,34 +186,20 @@ static pb_status check_ranks(pb_ctx *ctx, job *j, double *wrong)
 
 /* ---- rows ------------------------------------------------------------------------------------------------------- */
 
-static pb_status emit_span(job *j, const char *metric, const double *seconds)
-{
-    pb_timing *t = calloc(1, sizeof *t);
-    if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
-    t->n = j->x.n;
-    memcpy(t->seconds, seconds, (size_t)t->n * sizeof *seconds);
-    t->median = pb_median_of(seconds, t->n);
-    const pb_status s = pb_emit_timing(j->env->emitter, j->c, metric, t, "");
-    free(t);
-    return s;
-}
-
 /* Emits the times of the step. */
 static pb_status emit_times(job *j)
 {
     const pb_rank_samples *x = &j->x;
     pb_emitter *e = j->env->emitter;
-    double waited[PB_RANK_SAMPLES];
     for (int i = 0; x->phases && i < PB_NPHASES; i++) {
         char metric[32];
         snprintf(metric, sizeof metric, "%s_time", pb_phase_names[i]);
-        PB_TRY(emit_span(j, metric, x->span[i]));
+        PB_TRY(pb_rank_samples_emit(e, j->c, metric, i, x));
     }
-    PB_TRY(emit_span(j, time_metric(j), x->span[PB_RANK_STEP]));
+    PB_TRY(pb_rank_samples_emit(e, j->c, time_metric(j), PB_RANK_STEP, x));
     if (x->record_seconds > 0) PB_TRY(pb_emit(e, j->c, "record_time", x->record_seconds, 1, PB_ROW_OK, ""));
     if (j->steps.ranks == 1) return PB_OK;
-    for (int i = 0; i < x->n; i++) waited[i] = x->span[PB_RANK_STEP][i] - x->without[i];
-    PB_TRY(pb_emit(e, j->c, "exposed_communication_time", pb_median_of(waited, x->n), x->n, PB_ROW_OK, ""));
+    PB_TRY(pb_rank_samples_emit_exposed(e, j->c, x));
     return pb_emit(e, j->c, "step_time_spread", pb_median_of(x->spread, x->n), x->n, PB_ROW_OK, "");
 }
 
@@ -291,7 +288,13 @@ static pb_status measure(pb_ctx *ctx, job *j)
     if (ctx->id == PB_CPU) PB_TRY(pb_memory_reset_peak());
     PB_TRY(pb_lockstep_meet(j->env->lockstep, pb_train_case_fresh(ctx, j->steps.t)));
     PB_TRY(pb_lockstep_meet(j->env->lockstep, gradients(ctx, j)));
-    PB_TRY(pb_rank_samples_take(ctx, j->c, j->env, &j->steps, &j->x));
+    const pb_measure_opts o = measure_opts(ctx, j);
+    const pb_rank_work work = {.run = pb_rank_timed,
+                               .self = &j->steps,
+                               .ranks = j->steps.ranks,
+                               .comms = {j->env->lockstep ? j->env->lockstep->comm : NULL, j->context},
+                               .phases = j->steps.parts == 1 && !j->steps.part ? j->steps.t : NULL};
+    PB_TRY(pb_rank_samples_take(ctx, &o, j->env, &work, &j->x));
     if (!j->x.n || pb_interrupted()) return PB_OK;
     PB_TRY(count_skipped(j, &skipped));
     if (skipped > 0) return PB_OK;

@@ -32,8 +32,8 @@ typedef struct pb_suite {
     const char *const *full_grid; /* cases of --grid full; NULL: those of `grid` */
     /* Grids for a GPU, which needs other models and sizes; NULL: as on the CPU. */
     const char *const *device_grid, *const *device_full_grid;
-    /* Default cases of several ranks on GPUs; NULL: those of device_grid. */
-    const char *const *device_ranks_grid;
+    /* Default cases of several ranks, and those on GPUs; NULL: the cases of one rank. */
+    const char *const *ranks_grid, *const *device_ranks_grid;
     /* Optional: rejects impossible combinations of values before anything is measured. EINVAL with a one-line
      * message. */
     pb_status (*check)(const pb_case *c);

@@ -7,6 +7,7 @@
 
 #include "bench/derived/derived.h"
 #include "bench/measure/measure.h"
+#include "bench/suites/attention_ranks.h"
 #include "bench/suites/attention_requirements.h"
 #include "bench/suites/gqa_check.h"
 #include "bench/suites/suite.h"
@@ -163,21 +164,30 @@ static pb_status run_gqa(pb_ctx *ctx, const pb_case *c, const pb_attn *a, const 
     return s;
 }
 
+static pb_status run_ranks(pb_ctx *ctx, const pb_case *c, const pb_attn *a, const pb_suite_env *env)
+{
+    const pb_measure_opts o = pb_env_measure_opts(env, measure_opts(ctx, a));
+    return pb_attn_ranks_run(ctx, &(pb_attn_ranks){c, a, env, o, emit_error});
+}
+
 /* ---- the suite: grids, estimate, entry points ------------------------------------------------------------ */
 
 static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     pb_attn a;
     PB_TRY(pb_attn_of(c, &a));
-    const pb_status s = pb_attn_is_gqa(&a) ? run_gqa(ctx, c, &a, env) : run_mla(ctx, c, &a, env);
+    const pb_status s = a.context.ranks > 1  ? run_ranks(ctx, c, &a, env)
+                        : pb_attn_is_gqa(&a) ? run_gqa(ctx, c, &a, env)
+                                             : run_mla(ctx, c, &a, env);
     pb_ctx_release_scratch(ctx); /* frees memory for the next case */
     return s;
 }
 
+#define OMITTED "cp=1 slices=contiguous"
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
     PB_TRY(pb_attn_crossovers(emitter));
-    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "attention", NULL);
+    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "attention", OMITTED);
 }
 
 static pb_status check_case(const pb_case *c)
@@ -187,13 +197,15 @@ static pb_status check_case(const pb_case *c)
 }
 
 /* Estimate: set-up (random tensors, key lists, the forward pass of a backward case, download for the check), then one
- * call to check, one warm-up call and five samples. */
+ * call to check, one warm-up call and five samples. Ranks do the same together that one rank does alone before, and each
+ * makes all inputs; they share the processors. */
 static double seconds(const pb_case *c, bool device)
 {
     pb_attn a;
     if (pb_attn_of(c, &a) != PB_OK) return 0;
     const double once = call_seconds(&a, device), elements = (double)a.S * a.H * a.D * (a.backward ? 4 : 2);
-    return device ? 0.25 + elements / 2e9 + 7 * once : 0.05 + elements / 1e8 + 8 * once;
+    const double ranks = a.context.ranks, calls = ranks > 1 ? 20 : 8;
+    return device ? 0.25 + elements / 2e9 + (calls - 1) * once : ranks * (0.05 + elements / 1e8) + calls * once;
 }
 
 static double expect(const pb_case *c) { return seconds(c, false); }
@@ -248,15 +260,27 @@ static const char *const device_full_grid[] = {
     GQA "variant=dense_gqa list=causal topk=0 seq=2048,4096,8192,16384,32768,65536",
     NULL};
 
+/* Rows that ranks share. Another number of ranks is given twice: --ranks 4 --cp 4. */
+static const char *const ranks_grid[] = {
+    "fwd,bwd cp=2 list=random,v4 seq=256,512", "bwd cp=2 variant=deterministic seq=256",
+    "fwd,bwd cp=2 variant=dense list=causal topk=0 seq=256,512 slices=contiguous,zigzag", NULL};
+static const char *const device_ranks_grid[] = {"fwd,bwd cp=2 " BF16 "list=random,v4 topk=640 seq=8192,32768",
+                                                DENSE "cp=2 " BF16 "seq=8192,32768 slices=contiguous,zigzag", NULL};
+
+#define AXES "cp= variant=sparse dtype=f32 heads=8 list=random masked=0 qk=512 seq=256 slices= topk=128"
 const pb_suite pb_suite_attention = {
     .name = "attention",
-    .what = "sparse attention over key lists and dense attention, by length, list and heads",
+    .what = "sparse attention over key lists and dense attention, by length, list, heads and ranks that share a row",
     .counted = true,
-    .axes = "variant=sparse dtype=f32 heads=8 list=random masked=0 qk=512 seq=256 topk=128",
+    .ranks = true,
+    .axes = AXES,
+    .omitted = OMITTED,
     .grid = grid,
     .full_grid = full_grid,
     .device_grid = device_grid,
     .device_full_grid = device_full_grid,
+    .ranks_grid = ranks_grid,
+    .device_ranks_grid = device_ranks_grid,
     .check = check_case,
     .expect = expect,
     .device_expect = device_expect,
