@@ -6,7 +6,7 @@
 #include "bench/suites/suite_env.h"
 #include "trainer/step/trainer.h"
 
-/* What the ranks do. Every rank has one of these. */
+/* Work that the ranks do together. Every rank has one of these. */
 typedef struct pb_rank_work {
     pb_fn run;
     void *self;
