@@ -9,7 +9,7 @@
 #include "bench/suites/attention_check.h"
 #include "bench/suites/suite_env.h"
 
-/* What the caller knows about a case. */
+/* A case, and how to measure it. */
 typedef struct pb_attn_ranks {
     const pb_case *c;
     const pb_attn *a;

@@ -224,7 +224,8 @@ static void carve(pb_attn_shared *s)
     s->dsink = pb_carve(&s->memory, 2 * (size_t)a->H * sizeof *s->dsink);
 }
 
-/* Fills the gathered rows with PB_UNWRITTEN, so that rows which no rank sends make the result wrong. */
+/* Fills what the pass must write first with PB_UNWRITTEN, so that rows which no rank sends, and terms which are not
+ * computed, make the result wrong. */
 static pb_status fill(pb_ctx *ctx, pb_attn_shared *s)
 {
     const pb_attn *a = &s->whole.a;
@@ -232,7 +233,9 @@ static pb_status fill(pb_ctx *ctx, pb_attn_shared *s)
     carve(s);
     PB_TRY(pb_arena_commit(&s->memory));
     carve(s);
-    return pb_attn_fill(ctx, s->kv, (size_t)a->S_kv * (size_t)a->D, a->dtype, 0, PB_UNWRITTEN, 0);
+    const size_t n = (size_t)a->S_kv * (size_t)a->D;
+    if (s->dkv) PB_TRY(pb_attn_fill(ctx, s->dkv, n, PB_F32, 0, PB_UNWRITTEN, 0));
+    return pb_attn_fill(ctx, s->kv, n, a->dtype, 0, PB_UNWRITTEN, 0);
 }
 
 pb_status pb_attn_shared_open(pb_ctx *ctx, const pb_attn *a, pb_comm *comm, pb_attn_shared *out)

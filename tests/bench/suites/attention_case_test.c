@@ -22,6 +22,8 @@ static void cases_that_cannot_be_are_refused(void **state)
     refused("fwd masked=101", "masked");
     refused("fwd list=v4 masked=75", "needs list=random");
     refused("bwd variant=dense list=random", "use list=causal");
+    refused("fwd cp=2", "cp=2, ranks=1");
+    refused("fwd cp=2 ranks=2 seq=254 list=v4", "needs a multiple of 8");
     assert_int_equal(sizes_of("bwd variant=dense list=causal topk=0").W, 0);
     assert_int_equal(sizes_of("fwd list=v4 seq=1283").S_kv, 1283 + 320);
     assert_int_equal(sizes_of("fwd qk=576").V, 512);
