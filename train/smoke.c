@@ -11,7 +11,7 @@ static double mean(const double *x, int n)
     return sum / n;
 }
 
-/* Returns the first number of x[n] that is not finite, from 1; 0: all are. */
+/* Returns the index, counted from 1, of the first element of x[n] that is not finite; 0: all are finite. */
 static int not_finite(const double *x, int n)
 {
     for (int i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* requests.c - converts the options of the command line to requests of lower folders. */
+/* requests.c - makes from the options of the command line the structs that bench/suites and other folders read. */
 #include "bench/options/requests.h"
 
 #include <string.h>

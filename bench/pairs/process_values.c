@@ -173,7 +173,8 @@ static pb_status add_samples_of(const char *path, bool needed, pb_process_values
     return s;
 }
 
-/* Drops the rows of control cases, which runs have that were measured one by one (--simulate). */
+/* Removes the rows of control cases. Runs of a single program, which --simulate reads, have such rows; comparisons by
+ * pairs have none. */
 static void drop_controls(pb_table *t)
 {
     size_t kept = 0;

@@ -74,7 +74,7 @@ static int lane_from(const queries *q, const keys *k, int j)
 static int keys_for(const queries *q, const keys *k, int lane)
 {
     if (!k->masked || !q->causal) return k->n;
-    /* Keys of the tile that the last query of this lane's run attends to; more than the tile has, or none (<= 0). */
+    /* Keys of the tile that the last query of this lane's run attends to, not clamped: may be <= 0 or exceed k->n. */
     const int below = q->place - k->first + lane / RUN * RUN + RUN;
     const int n = below <= 0 ? 0 : (below + RUN - 1) / RUN * RUN;
     return n < k->n ? n : k->n;

@@ -61,7 +61,7 @@ static void bad_arguments_are_named(void **state)
     CHECK_FAILS(pb_comm_agree(*state, &(pb_comm_agree_args){.dtype = PB_BF16}), PB_EINVAL, "need f32 or i32");
 }
 
-/* A communicator of the plan backend: checks know its size, ops do not run, and memory is accounted for. */
+/* On the plan backend, checks of arguments use the number of ranks, no op runs, and scratch memory is counted. */
 static void a_plan_accounts_for_memory(void **state)
 {
     pb_ctx plan;

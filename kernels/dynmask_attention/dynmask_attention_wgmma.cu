@@ -125,7 +125,8 @@ __device__ inline void score(float (&s)[KEYS / 8][4], const slot_block (&slots)[
     }
 }
 
-/* Where a consumer is: both rings, and the queries of its warpgroup and of its thread. */
+/* The state of a consumer warpgroup: its positions in the rings of k and v, its index wg, and the first query of the
+ * warpgroup (i0) and of the thread (i). */
 struct consumer {
     ring_position k, v;
     int wg, i0, i;

@@ -104,7 +104,7 @@ static const int32_t *bind_start(pb_binder *b, int B, int S, int n)
     int32_t *start = n ? malloc((size_t)B * S * sizeof *start) : NULL;
     if (n && !start) b->status = pb_fail(PB_ENOMEM, "dynmask_keys: no host memory for %d start positions", B * S);
     if (!start) return NULL;
-    for (int t = 0; t < B * S; t++) { /* the conversations of batch row r begin r tokens later, but the first at 0 */
+    for (int t = 0; t < B * S; t++) { /* from the second on, conversations of batch row r are shifted by r tokens */
         const int r = t / S, j = t % S, length = (S + n - 1) / n;
         const int begin = j < r ? 0 : (j - r) / length * length + r;
         start[t] = j < r + length ? 0 : begin;

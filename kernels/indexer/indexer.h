@@ -6,12 +6,12 @@
  *
  *     u[b,t,h,g] = q[b,t,h] . k[b,g]        s[b,t,g] = sum_h w[b,t,h] max(u[b,t,h,g], 0)
  *
- * A group is visible to query t if all its tokens are in start[b,t] .. t. start[b,t] is the first token of the
- * conversation of t (negative or NULL: 0). Where ranks share a row, query 0 of the tensors is token `offset` of the row, G
- * counts the groups of the whole row, and t above is the token, offset + index of the query. The caller has applied all
- * transforms to q and k (RoPE, Hadamard) and all factors to w (H^-1/2 D^-1/2 in the models). q and k are of type `dtype`.
- * If q_scale and k_scale are set, they are e4m3 codes from indexer_quantize instead: an element is code * scale, codes
- * are multiplied exactly, and sums are f32.
+ * t is the index of a query in the tensors, and query t is token offset + t of the row (offset is 0 unless ranks share the
+ * row). A group is visible to query t if all its tokens are in start[b,t] .. offset + t. start[b,t] is the index in the
+ * row of the first token of the query's conversation (negative or NULL: 0). G counts the groups of the whole row. The
+ * caller has applied all transforms to q and k (RoPE, Hadamard) and all factors to w (H^-1/2 D^-1/2 in the models). q and
+ * k are of type `dtype`. If q_scale and k_scale are set, they are e4m3 codes from indexer_quantize instead: an element is
+ * code * scale, codes are multiplied exactly, and sums are f32.
  *
  * quantize: rows of x [N,D], D <= 128, to codes and one scale per row. It is computed in f32, with the same bits in
  * every implementation, equal to pb_kv_qat_fwd with block D:

@@ -1,6 +1,6 @@
-/* launch_probe.c - launch_probe RANKS TIMEOUT WHAT: the launcher of RANKS copies of itself, and such a copy. Rank 1
+/* launch_probe.c - launch_probe RANKS TIMEOUT WHAT: starts RANKS copies of itself, each of which runs as a rank. Rank 1
  * does WHAT after a few steps; the others continue, or wait in a collective:
- *     steps   nothing: every rank ends well       die     SIGKILL            halt    SIGSTOP
+ *     steps   nothing special                      die     SIGKILL            halt    SIGSTOP
  *     exit2   ends with exit code 2               hang    no progress        slow    a phase of 0.1 s; others 5 ms
  *     wait    all ranks run until a signal (at most a minute), and then end with 125, as train does */
 #include <signal.h>

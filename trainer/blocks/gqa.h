@@ -32,11 +32,11 @@ typedef struct pb_gqa {
      * rank's tokens [T,2,K,d]; all: those of all ranks [B,row,2,K,d]; blocks [row/2,2,K,d]: the second chunks of one
      * batch row in the order of the ranks. */
     void *kv, *all, *blocks;
-    float *dall;  /* [row,2,K,d] what this rank adds to the gradients of one batch row's keys and values */
-    float *dpart; /* [row,2,K,d] of that, the part of its first chunk's queries; also `dall` with blocks reversed */
+    float *dall;  /* [row,2,K,d] this rank's terms of the gradients of one batch row's keys and values */
+    float *dpart; /* [row,2,K,d] terms of its first chunk's queries; later the second half of `dall` in reverse order */
     float *dkv;   /* [T,2,K,d] the gradients of this rank's keys and values, added over the ranks */
     /* Only with context parallelism and dynamic-mask attention. starts [B,row]: first token of each token's conversation;
-     * part_bias [K,keys]: biases of the keys of a chunk; row_dbias, chunk_dbias [K,row]: terms of the gradients of a batch
+     * part_bias [K,keys]: biases of the `keys` keys that a chunk's queries may attend to; row_dbias, chunk_dbias [K,row]: terms of the gradients of a batch
      * row's biases, of all chunks of this rank and of one; all_dbias [K,row]: as the op writes them for a chunk, then the
      * sums over the ranks; own_u [B,K,S]: u of this rank's keys */
     int32_t *starts;

@@ -3,8 +3,8 @@
  * f32, and each rank gets those of its tokens. The gathered keys and values are not kept: the backward pass gathers
  * them again.
  *
- * Collectives work on contiguous memory in the order of the ranks. That is the order of the row for all chunks but the
- * second ones of a zigzag division, whose blocks are reversed. */
+ * Collectives put chunks in the order of the ranks. For a rank's first chunk this is the order of the row. The second
+ * chunks of a zigzag row are in the opposite order there, so `reverse` reorders them. */
 #include <math.h>
 
 #include "kernels/attention/attention.h"
@@ -52,7 +52,7 @@ static pb_status copy(pb_ctx *ctx, const pb_trainer *t, const void *x, size_t ld
                  .x = x, .y = y, .T = t->T, .D = D, .ldx = ldx, .ldy = pb_kv_width(t), .dtype = t->model.cfg.dtype});
 }
 
-/* Copies T rows of keys and values, in blocks of a chunk, with the blocks reversed. */
+/* Copies one chunk of keys and values of every rank, with the chunks in reverse order. */
 static pb_status reverse(pb_ctx *ctx, const pb_trainer *t, const void *x, void *y, pb_dtype dtype)
 {
     const int length = pb_context_length(&t->context, t->row);
@@ -135,8 +135,9 @@ pb_status pb_gqa_context_forward(pb_ctx *ctx, const pb_trainer *t, int layer, co
     return PB_OK;
 }
 
-/* Computes dq of a chunk, and dkv [c->keys,2,K,d], which its queries add to the gradients of the row's keys and values.
- * add: this is not the first chunk of the batch row. */
+/* Computes dq of a chunk's queries, and writes to dkv [c->keys,2,K,d] their terms of the gradients of the row's keys
+ * and values. add, for dynamic-mask attention only: adds the terms of the gradients of the biases to s->row_dbias
+ * instead of overwriting them. */
 static pb_status chunk_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, const pb_gqa_chunk *c,
                             float *dkv, bool add)
 {
@@ -175,8 +176,8 @@ static pb_status chunk_back(pb_ctx *ctx, const pb_trainer *t, int layer, const p
                                                           .dtype = t->model.cfg.dtype});
 }
 
-/* Adds the gradients of the chunks `part` of a batch row over the ranks: x [ranks length,2,K,d], in the order of the
- * ranks. This rank gets those of its chunk. */
+/* Sums x [ranks length,2,K,d] over the ranks: gradients of one chunk of each rank, in the order of the ranks. This rank
+ * receives those of its own chunk c. */
 static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_chunk *c, const float *x)
 {
     return pb_comm_reduce_scatter(ctx,

@@ -163,11 +163,13 @@ static inline const int32_t *pb_v4_start(const pb_v4_pass *p)
     return p->t->cfg.context && p->t->start ? p->v->start : p->t->start;
 }
 
-/* Context parallelism (trainer/blocks/v4_context.c). carve reserves its buffers, those of the backward pass or the others; s: the
- * largest layer. rows uploads what it needs of a batch with rows of S tokens. The others do nothing without context
- * parallelism: they gather the keys of a row, or sum their gradients; edge_forward corrects row 0 of c [B,G,D], which
- * the compressor pooled from columns x; edge_take moves the gradient of that row out of dc, before the compressor's
- * backward pass; edge_backward, after it, adds what that row contributes to the gradients dx of the columns x. */
+/* Context parallelism (trainer/blocks/v4_context.c). context_carve reserves buffers of the forward pass, or with
+ * `backward` those of the backward pass; s: the largest layer. context_rows uploads where the conversations of a batch
+ * begin; its rows have S tokens. Without context parallelism the other functions do nothing. gather_* gather the keys
+ * of whole rows; reduce_* sum the gradients of these keys over the ranks. edge_forward replaces row 0 of c [B,G,D],
+ * which the compressor pooled from columns x. edge_take takes the gradient of that row out of dc, before the
+ * compressor's backward pass. edge_backward, after it, copies into dx the gradients that this row gives to the columns
+ * x. */
 void pb_v4_context_carve(pb_trainer *t, const pb_v4_shape *s, bool backward);
 pb_status pb_v4_context_rows(pb_trainer *t, const pb_batch *b, int S);
 pb_status pb_v4_gather_keys(const pb_v4_pass *p);

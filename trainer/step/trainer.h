@@ -29,8 +29,8 @@ typedef enum pb_clip_variant {
         PB_NCLIPS
 } pb_clip_variant;
 
-/* The keys that queries attend to in models of the families DeepSeek-V4 and Doge. Each entry: X(enumerator, word on the command line,
- * meaning). */
+/* The keys that queries attend to in models of the families DeepSeek-V4 and Doge. Each entry: X(enumerator, word on the
+ * command line, meaning). */
 #define PB_ATTENTION_MAP(X)                                                                                            \
     X(AUTO, "auto", "sparse in the families DeepSeek-V4 and Doge, else dense")                                         \
     X(DENSE, "dense", "attend to everything visible: in V4 the window and all compressed rows")                        \
@@ -38,8 +38,8 @@ typedef enum pb_clip_variant {
       "V4: the window and the compressed rows that the layer's indexer selects; Doge: the keys with the largest "      \
       "biases among those before the query")                                                                           \
     X(UNION, "union",                                                                                                  \
-      "Doge: those before the query of the keys with the largest biases in the whole conversation; another function "  \
-      "than sparse, since later tokens change what a query attends to")
+      "Doge: selects the keys with the largest biases in the whole conversation; a query attends to those before it. " \
+      "Unlike with sparse, later tokens change the selection")
 typedef enum pb_attention_variant {
 #define X(id, word, what) PB_ATTENTION_##id,
     PB_ATTENTION_MAP(X)
@@ -134,9 +134,9 @@ typedef struct pb_batch {
     double count;
     const int32_t *start; /* [B,S] index in the row of the conversation's first token, 0 <= start[b,s] <= s */
     const int32_t *pos;   /* [B,S] position in the conversation, 0 <= pos < S; NULL like `start` unless `packed` */
-    int S;                /* row length, at most the trainer's S; 0: the trainer's S */
-    /* With `cached`: number of tokens of the row before this batch, which were those of earlier batches; at most as
-     * many as the last batch left. The batch's tokens attend to them, and follow them from then on. Else 0. */
+    int S;                /* length of the whole row, at most that of the configuration; 0: equal to it */
+    /* With `cached`: the number of tokens of the row that are in the KV cache and that this batch follows; at most
+     * first + S of the batch before. Else 0. */
     int first;
 } pb_batch;
 
@@ -195,8 +195,8 @@ pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_nor
 /* With `on`, the following backward passes add to the gradients in memory (gradient accumulation); without, they
  * overwrite them. */
 void pb_trainer_accumulate(pb_trainer *t, bool on);
-/* With `on`, the following loss phases only compute the loss; otherwise those with loss_chunk also compute gradients.
- * No backward phase may follow such a loss phase. */
+/* With `on`, the following loss phases compute the loss only, and no backward phase may follow them. Without, loss
+ * phases with loss_chunk also compute the gradients of the head. */
 void pb_trainer_evaluates(pb_trainer *t, bool on);
 /* With several ranks: whether the following backward passes complete the gradients of a step, and therefore add them
  * over the ranks. True at first; false for all but the last of several micro-batches. */
