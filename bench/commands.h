@@ -26,8 +26,9 @@ typedef struct pb_again {
     double end;          /* end of the budget on pb_clock_seconds(); 0: none */
 } pb_again;
 /* Waits --confirm-after, then measures the cases of the rows that pb_run_unconfirmed() finds in 6 fresh processes, into
- * dir/again; without such rows it does nothing. If the budget does not suffice, or ends the measurement, it only prints the command
- * that continues. `user` is a pb_again. PB_EXIT_HARNESS: interrupted. PB_EXIT_INCOMPARABLE: a case failed or is wrong. */
+ * dir/again; without such rows it does nothing. If the budget does not suffice, or ends the measurement, it only prints
+ * the command that continues. `user` is a pb_again. PB_EXIT_HARNESS: interrupted. PB_EXIT_INCOMPARABLE: a case failed
+ * or is wrong. */
 pb_exit pb_again_run(void *user);
 
 /* Handles `bench compare` of two executables and of recorded pairs (cmd_pairs.c). Returns false and leaves *code unset

@@ -84,8 +84,8 @@ static void *end_late(void *unused)
     return NULL;
 }
 
-/* The job is lost: calls the program's function. A thread of its own ends the process late, because the function may not
- * return. */
+/* The job is lost: calls the program's function. A thread of its own ends the process late, because the function may
+ * not return. */
 static void lose(int code, const char *why)
 {
     pthread_t guard;

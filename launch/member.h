@@ -35,11 +35,11 @@ pb_status pb_launch_host(int size, double rank_timeout, char address[PB_LAUNCH_A
 
 /* Names the device of this rank in messages, once it is known better than at pb_launch_join. */
 void pb_launch_device(const char *device);
-/* fn(self, code, why), which returns at once, is called in the helper thread when another rank, or the monitor, is lost:
- * end the collectives that wait (pb_comm_abort or pb_comm_abandon), so that this rank can end with exit code `code`.
- * PB_RANK_GRACE seconds later the process ends by _exit(code), also if fn does not return. If the job is lost already,
- * fn is called at once, in the calling thread. NULL: no function; when the call returns, the function before is not
- * running and will not be called. */
+/* fn(self, code, why), which returns at once, is called in the helper thread when another rank, or the monitor, is
+ * lost: end the collectives that wait (pb_comm_abort or pb_comm_abandon), so that this rank can end with exit code
+ * `code`. PB_RANK_GRACE seconds later the process ends by _exit(code), also if fn does not return. If the job is lost
+ * already, fn is called at once, in the calling thread. NULL: no function; when the call returns, the function before
+ * is not running and will not be called. */
 void pb_launch_on_lost(void (*fn)(void *self, int code, const char *why), void *self);
 /* The exit code with which this rank must end because the job is lost; -1: the job is not lost. main() returns it in
  * place of its own. */

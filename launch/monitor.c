@@ -223,7 +223,8 @@ static void judge(pb_monitor *m)
     bool all = true, everyone;
     for (int r = 0; v && r < m->o.size; r++) {
         v[r] = (pb_rank_view){&m->m[r].said, m->now - m->m[r].changed, m->m[r].left};
-        /* While a heartbeat is overdue, no rank is called hung: a stopped one soon counts as silent, and is the cause. */
+        /* While a heartbeat is overdue, no rank is called hung: a stopped one soon counts as silent, and is the
+         * cause. */
         all &= m->m[r].joined && (m->m[r].left || m->now - m->m[r].heard < 3 * beat_time(m));
     }
     const int r = v && all ? pb_judge_hung(v, m->o.size, m->o.timeout, &everyone) : NONE;

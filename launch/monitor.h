@@ -8,8 +8,8 @@
  *     ended    it ended with another exit code than 0, and others still run the timeout later (10 s, if that is shorter)
  *     lagging  in three steps running, a phase took more than twice the median over the ranks; only reported
  * A dead or hung rank ends the job: all ranks hear that it is lost; on this host a dead or hung rank gets SIGKILL at
- * once, the others PB_RANK_GRACE + 1 seconds later, if they have not ended. Two seconds later the starter is ended, which
- * kills what is left on other hosts. */
+ * once, the others PB_RANK_GRACE + 1 seconds later, if they have not ended. Two seconds later the starter is ended,
+ * which kills what is left on other hosts. */
 #ifndef PB_MONITOR_H
 #define PB_MONITOR_H
 #include <stdbool.h>

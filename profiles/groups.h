@@ -11,9 +11,9 @@
  *     dram_read_bytes  B  read
  *     LONG                                                   notes, to the end of the file
  *
- * A line that begins with # is a comment. Events of a GPU are sums (NAME.sum), because a call may launch several kernels,
- * whose counters are added before the formulas are evaluated. Events of a CPU have the names of `perf list`. A formula
- * has the names of events, numbers, + - * / and parentheses. */
+ * A line that begins with # is a comment. Events of a GPU are sums (NAME.sum), because a call may launch several
+ * kernels, whose counters are added before the formulas are evaluated. Events of a CPU have the names of `perf list`. A
+ * formula has the names of events, numbers, + - * / and parentheses. */
 #ifndef PB_GROUPS_H
 #define PB_GROUPS_H
 #include <stdbool.h>

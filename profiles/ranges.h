@@ -102,8 +102,8 @@ typedef struct pb_range_stack {
 void pb_range_stack_track(bool on);
 /* The ranges that were begun on this thread since pb_range_stack_track(true) and have not ended. */
 pb_range_stack pb_range_stack_now(void);
-/* The same, for a kernel that is recorded. The work of the innermost range is given to the first kernel that asks, so that
- * it counts once however many kernels the op has. */
+/* The same, for a kernel that is recorded. The work of the innermost range is given to the first kernel that asks, so
+ * that it counts once however many kernels the op has. */
 pb_range_stack pb_range_stack_take(void);
 /* Ends and begins ranges, so that those of *open become those of *want; *open = *want. */
 void pb_range_stack_move(pb_range_stack *open, const pb_range_stack *want);

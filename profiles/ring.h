@@ -1,10 +1,10 @@
 /* ring.h - a profiling window's record of the ranges (ranges.h) of this process: each thread writes the ranges that end
  * into a ring of fixed size of its own. Writing takes no lock, allocates nothing and makes no system call.
  *
- * Times are read from the CPU's time-stamp counter if it runs at a constant rate and is the same on all CPUs ("invariant
- * TSC": CPUID leaf 80000007h, EDX bit 8; Intel SDM volume 3, 18.17.1), otherwise by clock_gettime(CLOCK_MONOTONIC_RAW).
- * pb_ring_stop() converts them to nanoseconds of CLOCK_REALTIME by the line through the two moments at which the window
- * began and ended, at which both clocks were read.
+ * Times are read from the CPU's time-stamp counter if it runs at a constant rate and is the same on all CPUs
+ * ("invariant TSC": CPUID leaf 80000007h, EDX bit 8; Intel SDM volume 3, 18.17.1), otherwise by
+ * clock_gettime(CLOCK_MONOTONIC_RAW). pb_ring_stop() converts them to nanoseconds of CLOCK_REALTIME by the line through
+ * the two moments at which the window began and ended, at which both clocks were read.
  *
  * If a ring is full, the oldest records are overwritten and counted as dropped. */
 #ifndef PB_RING_H

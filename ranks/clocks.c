@@ -1,4 +1,5 @@
-/* clocks.c - implements clocks.h: rank 0 has a thread that answers, every other rank one that asks when it is told to. */
+/* clocks.c - implements clocks.h: rank 0 has a thread that answers, every other rank one that asks when it is told
+ * to. */
 #include "ranks/clocks.h"
 
 #include <poll.h>

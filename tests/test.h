@@ -15,8 +15,8 @@
 
 #include "kernels/engine/op.h"
 
-/* 1 in a build with AddressSanitizer. Tests then repeat less often what they repeat with other numbers only: a sanitizer
- * looks at which memory is used, and its loops take three to ten times as long. */
+/* 1 in a build with AddressSanitizer. Tests then repeat less often what they repeat with other numbers only: a
+ * sanitizer looks at which memory is used, and its loops take three to ten times as long. */
 #ifdef __SANITIZE_ADDRESS__
 enum { TEST_SANITIZED = 1 };
 #else

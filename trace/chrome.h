@@ -6,16 +6,17 @@
  * part of what they search for), baseTimeNanoseconds. Times are microseconds with three decimals, counted from
  * baseTimeNanoseconds, which is equal for all ranks: the begin of a period of 90 days since 1970.
  *
- * The GPU's events are described in chrome_gpu.h. Events of ranges: ph X; cat is cpu_op for ops, user_annotation otherwise; a training step is called
- * "ProfilerStep#N"; args.kind is the kind of ranges.h, args.value its value, args.op_flops and args.op_bytes the
- * least work of an op, args.incomplete: true marks a range that was
- * open when the window ended. A collective, and each of its kernels of NCCL, has the args of Kineto's traces: "Collective name",
- * bytes, dtype, "Process Group Name", "Group size" and Seq (ranges.h: pb_range_collective). What a reader must know of the whole trace follows the events in "plumb": version, steps,
- * clock, dropped (ranges that were lost), gpu_dropped (records of the GPU that were lost), unjoined (kernels without an
- * op), omitted (events beyond the limit of the file's size), truncated and, of a window that only some of the profiled ranks
- * record, ranks. In a job of several ranks clock_offsets_ns has, for the begin and the end of the window, rank 0's clock minus
- * this one's, clock_uncertainty_ns the bounds of their errors, and clock_shifted says whether the times were moved to rank
- * 0's clock; or clock_unknown says why the clocks could not be compared. */
+ * The GPU's events are described in chrome_gpu.h. Events of ranges: ph X; cat is cpu_op for ops, user_annotation
+ * otherwise; a training step is called "ProfilerStep#N"; args.kind is the kind of ranges.h, args.value its value,
+ * args.op_flops and args.op_bytes the least work of an op, args.incomplete: true marks a range that was
+ * open when the window ended. A collective, and each of its kernels of NCCL, has the args of Kineto's traces:
+ * "Collective name", bytes, dtype, "Process Group Name", "Group size" and Seq (ranges.h: pb_range_collective). What a
+ * reader must know of the whole trace follows the events in "plumb": version, steps, clock, dropped (ranges that were
+ * lost), gpu_dropped (records of the GPU that were lost), unjoined (kernels without an op), omitted (events beyond the
+ * limit of the file's size), truncated and, of a window that only some of the profiled ranks record, ranks. In a job of
+ * several ranks clock_offsets_ns has, for the begin and the end of the window, rank 0's clock minus this one's,
+ * clock_uncertainty_ns the bounds of their errors, and clock_shifted says whether the times were moved to rank 0's
+ * clock; or clock_unknown says why the clocks could not be compared. */
 #ifndef PB_TRACE_CHROME_H
 #define PB_TRACE_CHROME_H
 #include "os/disk.h"
@@ -55,8 +56,8 @@ enum { PB_TRACE_LEAST = 8192 };
 
 /* Appends ,"op_flops": and ,"op_bytes": for the numbers that are not 0. */
 void pb_trace_put_work(pb_gzip *g, int64_t flops, int64_t bytes);
-/* Appends what is known of a collective: its name, bytes, dtype, group, the group's ranks and the collective's number in
- * it, with the names that Kineto's traces have. Nothing if c->group is NULL. */
+/* Appends what is known of a collective: its name, bytes, dtype, group, the group's ranks and the collective's number
+ * in it, with the names that Kineto's traces have. Nothing if c->group is NULL. */
 void pb_trace_put_collective(pb_gzip *g, const char *name, int64_t bytes, const pb_range_collective *c);
 
 /* Writes the trace to `path`, which appears only when it is complete. EPATH, EIO, ENOMEM. EINVAL: a limit below

@@ -179,8 +179,8 @@ void pb_gpu_node(void *handle, const pb_range_stack *place)
 
 /* ---- windows ------------------------------------------------------------------------------------- */
 
-/* Leaves out calls that enqueue no work, and those of the driver that repeat calls of the runtime. cuBLASLt launches its
- * kernels through cuLaunchKernelEx. These calls only restrict a kind that is enabled as a whole: with
+/* Leaves out calls that enqueue no work, and those of the driver that repeat calls of the runtime. cuBLASLt launches
+ * its kernels through cuLaunchKernelEx. These calls only restrict a kind that is enabled as a whole: with
  * cuptiActivityEnableDriverApi() alone, CUPTI 13.0 gives no record (tried on an H200). */
 static pb_status choose_calls(void)
 {

@@ -1,4 +1,5 @@
-/* cupti_counters.c - implements gpu_counters.h with CUPTI's range profiler and its host interface, loaded at run time. */
+/* cupti_counters.c - implements gpu_counters.h with CUPTI's range profiler and its host interface, loaded at run
+ * time. */
 #include "trace/gpu_counters.h"
 
 #include <cupti_profiler_host.h> /* order: it declares what the next header uses */
@@ -250,8 +251,8 @@ pb_status pb_gpu_counters_open(const pb_counter_group *g, pb_gpu_counters **out)
 
 /* ---- counting ----------------------------------------------------------------------------------------- */
 
-/* Switching the profiler on, with the first start, takes about 1.1 s, and off 0.2 s; a further start 0.05 s (on one H100).
- * So it stays on from pb_gpu_counters_open to pb_gpu_counters_close, unless a call fails. */
+/* Switching the profiler on, with the first start, takes about 1.1 s, and off 0.2 s; a further start 0.05 s (on one
+ * H100). So it stays on from pb_gpu_counters_open to pb_gpu_counters_close, unless a call fails. */
 static pb_status enable(pb_gpu_counters *c)
 {
     if (c->ranges) return PB_OK;

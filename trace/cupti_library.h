@@ -1,5 +1,5 @@
-/* cupti_library.h - loads libcupti at run time, for the two users of it: records of activity (gpu.h) and hardware counters
- * (gpu_counters.h). `what` begins the messages. */
+/* cupti_library.h - loads libcupti at run time, for the two users of it: records of activity (gpu.h) and hardware
+ * counters (gpu_counters.h). `what` begins the messages. */
 #ifndef PB_CUPTI_LIBRARY_H
 #define PB_CUPTI_LIBRARY_H
 #include "os/status.h"

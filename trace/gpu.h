@@ -5,10 +5,11 @@
  * that says so. CUPTI is loaded when the first window is prepared; a build without its headers has none.
  *
  * Work of a replayed graph. All kernels of a replay share the host call that launched the graph, so the ranges around
- * that call do not name their op. While a graph is captured, CUPTI reports each node as it is created, in the thread that
- * captures: the ranges that are open then (pb_range_stack_now) are kept. When the graph is instantiated, CUPTI reports which
- * node is the copy of which, and a kernel's record names the copy. Graphs that were captured before pb_gpu_open() need
- * pb_gpu_node() for each of their nodes, and must be instantiated once more (pb_graph_trace in kernels/engine/ctx.h). */
+ * that call do not name their op. While a graph is captured, CUPTI reports each node as it is created, in the thread
+ * that captures: the ranges that are open then (pb_range_stack_now) are kept. When the graph is instantiated, CUPTI
+ * reports which node is the copy of which, and a kernel's record names the copy. Graphs that were captured before
+ * pb_gpu_open() need pb_gpu_node() for each of their nodes, and must be instantiated once more (pb_graph_trace in
+ * kernels/engine/ctx.h). */
 #ifndef PB_TRACE_GPU_H
 #define PB_TRACE_GPU_H
 #include <stdbool.h>
@@ -56,9 +57,9 @@ typedef struct pb_gpu_window {
     size_t buffer_bytes;       /* host memory that the window's records took */
 } pb_gpu_window;
 
-/* Attaches CUPTI to this process; work before is not recorded. limit: bytes of records that a window may hold, rounded to
- * buffers of 4 MiB; 0: 256 MiB. Graphs that were instantiated before are recorded node by node. Later calls have no effect. EUNSUPPORTED: the build has no CUPTI, its library is not
- * found, or another profiler is attached. ENOMEM. */
+/* Attaches CUPTI to this process; work before is not recorded. limit: bytes of records that a window may hold, rounded
+ * to buffers of 4 MiB; 0: 256 MiB. Graphs that were instantiated before are recorded node by node. Later calls have no
+ * effect. EUNSUPPORTED: the build has no CUPTI, its library is not found, or another profiler is attached. ENOMEM. */
 pb_status pb_gpu_open(size_t limit, pb_gpu_graphs graphs);
 /* Node `handle` (a CUgraphNode) of a graph was captured inside the ranges `place`. */
 void pb_gpu_node(void *handle, const pb_range_stack *place);
@@ -68,7 +69,8 @@ pb_status pb_gpu_begin(void);
 pb_status pb_gpu_end(void);
 /* Reads the buffers of the window that ended last; in another thread, before the next pb_gpu_begin(). ENOMEM. */
 pb_status pb_gpu_read(pb_gpu_window *out);
-/* Sorts the events by their begins, finds the places of the work of replayed graphs, and counts `replayed` and `unplaced`. */
+/* Sorts the events by their begins, finds the places of the work of replayed graphs, and counts `replayed` and
+ * `unplaced`. */
 void pb_gpu_place(pb_gpu_window *w);
 void pb_gpu_free(pb_gpu_window *w); /* {0} is allowed */
 #endif

@@ -23,18 +23,18 @@ typedef struct pb_gpu_counters pb_gpu_counters;
  * there is no libcupti, or it does not know the chip. EINVAL: the chip lacks an event; the message names it. */
 pb_status pb_gpu_counters_passes(const pb_counter_group *g, int *passes);
 
-/* Prepares counting on the GPU of the calling thread's CUDA context, which must exist. *g is copied. Returns NULL in *out
- * after an error. EUNSUPPORTED, with one line that says why: no libcupti, another chip than the group's, no permission,
- * another tool holds the counters, a virtual GPU or partition without counters, or more passes than
+/* Prepares counting on the GPU of the calling thread's CUDA context, which must exist. *g is copied. Returns NULL in
+ * *out after an error. EUNSUPPORTED, with one line that says why: no libcupti, another chip than the group's, no
+ * permission, another tool holds the counters, a virtual GPU or partition without counters, or more passes than
  * PB_COUNTED_PASSES. EINVAL: the chip lacks an event. EDEVICE: CUPTI failed. */
 pb_status pb_gpu_counters_open(const pb_counter_group *g, pb_gpu_counters **out);
 void pb_gpu_counters_close(pb_gpu_counters *c); /* NULL: does nothing */
 
-/* Around one call. The GPU must be idle at both. end: values[g->events] are the sums over the kernels of the call; values
- * NULL: the call failed, and counting only ends. EUNSUPPORTED: see open. EDEVICE: CUPTI failed, the call launched no
- * kernel or more than PB_COUNTED_KERNELS, or the passes were not completed. After an error nothing is being counted, and
- * begin may be called again. Between calls the profiler stays on: it counts nothing, but keeps other tools from the
- * counters until close. */
+/* Around one call. The GPU must be idle at both. end: values[g->events] are the sums over the kernels of the call;
+ * values NULL: the call failed, and counting only ends. EUNSUPPORTED: see open. EDEVICE: CUPTI failed, the call
+ * launched no kernel or more than PB_COUNTED_KERNELS, or the passes were not completed. After an error nothing is being
+ * counted, and begin may be called again. Between calls the profiler stays on: it counts nothing, but keeps other tools
+ * from the counters until close. */
 pb_status pb_gpu_counters_begin(pb_gpu_counters *c);
 pb_status pb_gpu_counters_end(pb_gpu_counters *c, double *values);
 #endif

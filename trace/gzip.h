@@ -30,11 +30,12 @@ void pb_gzip_put(pb_gzip *g, const char *text, size_t n);
 __attribute__((format(printf, 2, 3)))
 #endif
 void pb_gzip_print(pb_gzip *g, const char *fmt, ...); /* at most 1023 bytes */
-/* Appends `text` as a JSON string with its quotation marks, at most PB_GZIP_NAME bytes of it. Bytes that are not ASCII are
- * copied. */
+/* Appends `text` as a JSON string with its quotation marks, at most PB_GZIP_NAME bytes of it. Bytes that are not ASCII
+ * are copied. */
 void pb_gzip_string(pb_gzip *g, const char *text);
 /* An event that is taken back if the text would become longer than a limit. pb_gzip_mark(): before the event, which may
- * have PB_GZIP_EVENT bytes. pb_gzip_fits(): after it; false: the text was longer than `limit`, and is again as it was. */
+ * have PB_GZIP_EVENT bytes. pb_gzip_fits(): after it; false: the text was longer than `limit`, and is again as it
+ * was. */
 size_t pb_gzip_mark(pb_gzip *g);
 bool pb_gzip_fits(pb_gzip *g, size_t mark, size_t limit);
 /* Publishes the file, or removes it if an earlier call has failed. */

@@ -17,8 +17,8 @@ typedef struct pb_manifest {
     time_t begun;
 } pb_manifest;
 
-/* Writes OUT/manifest.json. reports: [n]: how far the clocks of ranks were from rank 0's; NULL: not known yet. ENOMEM, EIO,
- * EPATH. */
+/* Writes OUT/manifest.json. reports: [n]: how far the clocks of ranks were from rank 0's; NULL: not known yet. ENOMEM,
+ * EIO, EPATH. */
 pb_status pb_manifest_write(const pb_manifest *m, const pb_clock_report *reports, size_t n);
 /* Writes OUT/NAME. Takes `o`, also on failure; NULL: no memory. The same errors. */
 pb_status pb_profile_json(const pb_disk *d, const char *out, const char *name, json_t *o);

@@ -20,7 +20,8 @@ typedef struct pb_node_note {
     uint64_t id, original;       /* original: 0 if the node was captured itself */
     const pb_range_stack *place; /* as pb_nodes_find() returns it */
 } pb_node_note;
-/* Lists what is known, in the order in which it was noted, so that an original comes before its copies. The caller frees
+/* Lists what is known, in the order in which it was noted, so that an original comes before its copies. The caller
+ * frees
  * *out. ENOMEM. */
 pb_status pb_nodes_list(pb_node_note **out, size_t *n);
 #endif

@@ -2,8 +2,8 @@
  * what they recorded.
  *
  * No call here waits for another rank, except that rank 0's pb_profile_close() waits at most two seconds for reports of
- * clocks; a rank that is not profiled makes the same calls, which do nothing. A helper thread compares this rank's clock with
- * rank 0's when a window begins and when it ends.
+ * clocks; a rank that is not profiled makes the same calls, which do nothing. A helper thread compares this rank's
+ * clock with rank 0's when a window begins and when it ends.
  * At the end of a window the training thread copies its records; another thread compresses and writes them.
  *
  * Files below OUT:
@@ -49,21 +49,21 @@ typedef struct pb_profile_job {
 
 typedef struct pb_profile pb_profile;
 
-/* Checks the options, makes the folders and begins the manifest. *out is NULL if no rank is profiled. `why`, of at least
- * 200 bytes, receives the line that says which ranks are profiled. EINVAL, EPATH, EIO, ENOMEM. */
+/* Checks the options, makes the folders and begins the manifest. *out is NULL if no rank is profiled. `why`, of at
+ * least 200 bytes, receives the line that says which ranks are profiled. EINVAL, EPATH, EIO, ENOMEM. */
 pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const pb_profile_job *job, char *why,
                           pb_profile **out);
 /* With a trigger file, CUPTI is attached when the first window opens. attached(self) is called then, in the thread that
- * trains, so that the caller can pass on the nodes of the graphs that it has recorded (pb_gpu_node). If it fails, kernels of
- * these graphs have no op, and pb_profile_close() returns the failure. p may be NULL. */
+ * trains, so that the caller can pass on the nodes of the graphs that it has recorded (pb_gpu_node). If it fails,
+ * kernels of these graphs have no op, and pb_profile_close() returns the failure. p may be NULL. */
 void pb_profile_on_attach(pb_profile *p, pb_status (*attached)(void *self), void *self);
 /* Call them around every step, in the thread that trains; `number` is the step's number in the run. p may be NULL.
  * The GPU's work of a step must have ended when pb_profile_end_step() is called.
  * A trace that cannot be written does not end the run: pb_profile_close() returns the first failure. */
 void pb_profile_begin_step(pb_profile *p, int64_t number);
 void pb_profile_end_step(pb_profile *p);
-/* A line that tells what the trigger file did in the last call of pb_profile_begin_step(): a request, or why it is none.
- * NULL: nothing. It is the same on all ranks that look at the file, so one of them prints it. */
+/* A line that tells what the trigger file did in the last call of pb_profile_begin_step(): a request, or why it is
+ * none. NULL: nothing. It is the same on all ranks that look at the file, so one of them prints it. */
 const char *pb_profile_remark(const pb_profile *p);
 /* The size that the trace of the next window will have, if its steps are like the one before it. */
 typedef struct pb_profile_expected {

@@ -1,7 +1,7 @@
-/* records.h - the records of a profiling window in a file, as they were before they were joined: the ranges of the host,
- * the GPU's work and host calls as CUPTI reported them, and what was noted of the nodes of graphs. Written once on a machine
- * with a GPU and read on any machine, they go through pb_gpu_place() and pb_trace_write() again: tests of the joining of
- * kernels to ops need no GPU.
+/* records.h - the records of a profiling window in a file, as they were before they were joined: the ranges of the
+ * host, the GPU's work and host calls as CUPTI reported them, and what was noted of the nodes of graphs. Written once
+ * on a machine with a GPU and read on any machine, they go through pb_gpu_place() and pb_trace_write() again: tests of
+ * the joining of kernels to ops need no GPU.
  *
  * The file is text, compressed with gzip; `zcat` shows it. Each line is a word and numbers:
  *
@@ -35,8 +35,8 @@ typedef struct pb_records {
 pb_status pb_records_write(const pb_disk *d, const char *path, const pb_trace_about *about, const pb_ring_window *w,
                            const pb_gpu_window *gpu);
 /* Reads the file, and adds its notes of nodes to those of this process; their numbers may be those of nodes of another
- * file, so a process reads one file. Names stay valid until the process ends. EPATH. ENOMEM. EINVAL: the file is cut off,
- * damaged, or not of this format; the message names the line. */
+ * file, so a process reads one file. Names stay valid until the process ends. EPATH. ENOMEM. EINVAL: the file is cut
+ * off, damaged, or not of this format; the message names the line. */
 pb_status pb_records_read(const char *path, pb_records *out);
 void pb_records_free(pb_records *r); /* {0} is allowed */
 #endif

@@ -1,5 +1,5 @@
-/* step_times.h - how long the steps of a rank take while ranks record, and otherwise. A rank that is not profiled waits in its
- * collectives for those that are: the difference of its step times is what that costs it. Private to trace. */
+/* step_times.h - how long the steps of a rank take while ranks record, and otherwise. A rank that is not profiled waits
+ * in its collectives for those that are: the difference of its step times is what that costs it. Private to trace. */
 #ifndef PB_TRACE_STEP_TIMES_H
 #define PB_TRACE_STEP_TIMES_H
 #include <jansson.h>

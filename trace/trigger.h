@@ -37,9 +37,10 @@ typedef struct pb_trigger_request {
 void pb_trigger_open(const pb_disk *d, const char *path, pb_trigger *t);
 /* True: the file has changed, and has settled. The change is then dealt with, whatever the file says. */
 bool pb_trigger_fired(pb_trigger *t);
-/* Reads the file. step: the next step; steps: how many if the file does not say; chosen: the profiled ranks. The answer is
- * the same on every rank for which `step` is. EINVAL: a word that is none of the above, no step, a step that is over, or
- * a rank that is not profiled; the message names the file. EPATH, EIO, ENOMEM. After a failure nothing is to be freed. */
+/* Reads the file. step: the next step; steps: how many if the file does not say; chosen: the profiled ranks. The answer
+ * is the same on every rank for which `step` is. EINVAL: a word that is none of the above, no step, a step that is
+ * over, or a rank that is not profiled; the message names the file. EPATH, EIO, ENOMEM. After a failure nothing is to
+ * be freed. */
 pb_status pb_trigger_read(const pb_trigger *t, const pb_topology *topology, const int *node, const pb_chosen *chosen,
                           int64_t step, long steps, pb_trigger_request *out);
 #endif

@@ -76,9 +76,9 @@ pb_status pb_job_agree(const pb_job *j, const char *what, pb_status s);
 pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count);
 
 /* Mean negative log likelihood over all loss tokens of the data set's rows, in double precision. Evaluates every row of
- * epoch 0 once, batch i on group i mod groups, and adds the batches in their order; afterwards the data set is positioned
- * after that epoch. After each batch's forward pass, `each` (may be NULL) is called with the index of the batch's first
- * row and the number of valid rows; their data are in j->rows, their logits in the trainer. */
+ * epoch 0 once, batch i on group i mod groups, and adds the batches in their order; afterwards the data set is
+ * positioned after that epoch. After each batch's forward pass, `each` (may be NULL) is called with the index of the
+ * batch's first row and the number of valid rows; their data are in j->rows, their logits in the trainer. */
 typedef struct pb_evaluation {
     double loss, tokens;
 } pb_evaluation;

@@ -12,8 +12,8 @@
  *     tensors/stepN-rankR-rest.safetensors      those of no layer
  *
  * N is the number of the step in the run. If a step has several micro-batches, the table has rows for the
- * activations of each, and each has files of its own, with -microM before -layerL and -rest; the files of parameters have
- * no -microM.
+ * activations of each, and each has files of its own, with -microM before -layerL and -rest; the files of parameters
+ * have no -microM.
  *
  * Activations are read after each micro-batch and parameters after the step, so a replayed graph can be captured, too.
  * With --capture-gradients, gradients of activations are read during the backward pass: all ranks then run the step

@@ -1,8 +1,8 @@
-/* watchdog.h - ends a training process that hangs. A thread reads this process's progress (os/where.h): phases of steps,
- * replayed graphs, collectives, batches of evaluations, and checkpoints. After the given time without progress, the
- * thread prints one line with step, phase and collective, and ends the process at once with exit code 125. Time in which
- * the process is stopped does not count. Checkpoints get their names when they are complete, so those that have one
- * stay valid.
+/* watchdog.h - ends a training process that hangs. A thread reads this process's progress (os/where.h): phases of
+ * steps, replayed graphs, collectives, batches of evaluations, and checkpoints. After the given time without progress,
+ * the thread prints one line with step, phase and collective, and ends the process at once with exit code 125. Time in
+ * which the process is stopped does not count. Checkpoints get their names when they are complete, so those that have
+ * one stay valid.
  *
  * Nothing else is saved or closed, because the thread that trains may hold any lock. Of several ranks, the monitor
  * (launch/monitor.h) sees that the connection of this one closed, and ends the job. */

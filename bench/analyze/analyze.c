@@ -1,4 +1,5 @@
-/* analyze.c - implements analyze_command.h: reads a profiled job, and prints what is there and the tables of its ranks. */
+/* analyze.c - implements analyze_command.h: reads a profiled job, and prints what is there and the tables of its
+ * ranks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

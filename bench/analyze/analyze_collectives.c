@@ -1,5 +1,5 @@
-/* analyze_collectives.c - the tables of collectives of a profiled job: exposed communication by collective and group, and what
- * the traces of several ranks say of the same call. */
+/* analyze_collectives.c - the tables of collectives of a profiled job: exposed communication by collective and group,
+ * and what the traces of several ranks say of the same call. */
 #include <stdlib.h>
 #include <string.h>
 

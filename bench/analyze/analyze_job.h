@@ -27,11 +27,11 @@ bool pb_analyzed_has_gpu(const pb_analyzed *j);
 
 /* The table of collectives by group, and how far apart ranks begin and end the same call. ENOMEM. */
 pb_status pb_analyze_collectives(const pb_analyzed *j, const pb_analyze_output *o);
-/* The cost of recording for the ranks that recorded, and for the others, which wait for them; medians over the ranks. Nothing if the
- * job had no step of each kind. ENOMEM. */
+/* The cost of recording for the ranks that recorded, and for the others, which wait for them; medians over the ranks.
+ * Nothing if the job had no step of each kind. ENOMEM. */
 pb_status pb_analyze_waits(const pb_analyzed *j, const pb_analyze_output *o);
-/* The tables of phases, of ops, of the kernels of the first trace, and of the ops' changes from `before` to `now`. CSV has
- * the kernels of all traces. ENOMEM. */
+/* The tables of phases, of ops, of the kernels of the first trace, and of the ops' changes from `before` to `now`. CSV
+ * has the kernels of all traces. ENOMEM. */
 pb_status pb_analyze_phases(const pb_analyzed *j, const pb_analyze_output *o);
 pb_status pb_analyze_ops(const pb_analyzed *j, const pb_analyze_output *o);
 pb_status pb_analyze_kernels(const pb_analyzed *j, const pb_analyze_output *o);

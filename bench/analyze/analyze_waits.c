@@ -1,5 +1,5 @@
-/* analyze_waits.c - the table of what recording cost the ranks of a profiled job, and those that were not profiled: step times
- * from the files ranks/rankN.json (trace/step_times.h). */
+/* analyze_waits.c - the table of what recording cost the ranks of a profiled job, and those that were not profiled:
+ * step times from the files ranks/rankN.json (trace/step_times.h). */
 #include <jansson.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* breakdown.h - divides the time of a trace's training steps.
  *
- * A step is a range of kind step, or, in a trace of `bench run --profile-out`, which has none, of kind sample. The thread
- * that has such ranges is the training thread. Only work inside steps counts.
+ * A step is a range of kind step, or, in a trace of `bench run --profile-out`, which has none, of kind sample. The
+ * thread that has such ranges is the training thread. Only work inside steps counts.
  * All times are seconds, summed over the steps of the trace.
  *
  *     step        the steps
@@ -25,13 +25,14 @@
  *
  * `collectives` divides communication by collective, group and dtype. On a GPU a call's time is that of its kernels of
  * NCCL; on a CPU, that of its range. Its exposed time is the part of it that is in the trace's exposed communication;
- * where several calls run at once, the one that began first has the time, so the sum is right. On a GPU it is all of the
- * exposed communication; on a CPU the rest, in which the training thread waits but no collective runs, belongs to none.
+ * where several calls run at once, the one that began first has the time, so the sum is right. On a GPU it is all of
+ * the exposed communication; on a CPU the rest, in which the training thread waits but no collective runs, belongs to
+ * none.
  *
  * A phase's time is that of its ranges; `own` leaves out the ops that communicate, so that a rank that waits for others
- * is not taken for slow. An op's time is that of its ranges without ops inside them. Its `flops` and `bytes` are the least
- * work that its calls had to do by the op's own model, the one that suite kernels uses: each input read once, each output
- * written once. */
+ * is not taken for slow. An op's time is that of its ranges without ops inside them. Its `flops` and `bytes` are the
+ * least work that its calls had to do by the op's own model, the one that suite kernels uses: each input read once,
+ * each output written once. */
 #ifndef PB_BREAKDOWN_H
 #define PB_BREAKDOWN_H
 #include "bench/analyze/trace_read.h"

@@ -15,7 +15,7 @@ typedef struct pb_ceilings {
  * EINVAL: the run lacks a ceiling, or was measured on a CPU and the traces are of a GPU, or the reverse; the errors of
  * pb_table_read(). */
 pb_status pb_ceilings_read(const char *run, bool gpu, pb_ceilings *out);
-/* The least time of this work at the ceilings divided by `seconds`: roofline_fraction of suite kernels, but that every op
- * is compared with matmul_rate, whatever its dtype. Above 1 where data stay in a cache. 0: not known. */
+/* The least time of this work at the ceilings divided by `seconds`: roofline_fraction of suite kernels, but that every
+ * op is compared with matmul_rate, whatever its dtype. Above 1 where data stay in a cache. 0: not known. */
 double pb_ceilings_share(const pb_ceilings *c, double flops, double bytes, double seconds);
 #endif

@@ -1,4 +1,5 @@
-/* exposed.c - implements exposed.h: visits the calls in the order of their begins, and remembers the time already covered. */
+/* exposed.c - implements exposed.h: visits the calls in the order of their begins, and remembers the time already
+ * covered. */
 #include "bench/analyze/exposed.h"
 
 #include <stdlib.h>
@@ -30,8 +31,8 @@ static bool inside(const pb_intervals *steps, double at)
     return false;
 }
 
-/* The part of one[0] in which communication is exposed: inside the steps and, on a GPU, outside `hides`; on a CPU (hides
- * NULL), inside `waits`. */
+/* The part of one[0] in which communication is exposed: inside the steps and, on a GPU, outside `hides`; on a CPU
+ * (hides NULL), inside `waits`. */
 static double exposed(const pb_intervals *one, const pb_intervals *steps, const pb_intervals *waits,
                       const pb_intervals *hides)
 {

@@ -1,9 +1,10 @@
-/* gpu_work.h - what a GPU did in the whole of a trace, from the begin of its first kernel or copy to the end of the last: by
- * kinds of work that run at once, and by the names of kernels and copies. breakdown.h divides the steps instead.
+/* gpu_work.h - what a GPU did in the whole of a trace, from the begin of its first kernel or copy to the end of the
+ * last: by kinds of work that run at once, and by the names of kernels and copies. breakdown.h divides the steps
+ * instead.
  *
  * These are the definitions of HolisticTraceAnalysis 0.5.0, so that its figures and these can be compared
- * (scripts/hta-check): idle, and compute next to anything else, are its temporal breakdown; compute and communication at
- * once, over communication, its overlap; the sums by name its kernel breakdown. */
+ * (scripts/hta-check): idle, and compute next to anything else, are its temporal breakdown; compute and communication
+ * at once, over communication, its overlap; the sums by name its kernel breakdown. */
 #ifndef PB_GPU_WORK_H
 #define PB_GPU_WORK_H
 #include "bench/analyze/trace_read.h"

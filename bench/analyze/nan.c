@@ -72,7 +72,8 @@ static bool read_line(char *line, place *p, bool *bad)
     return p->rows && p->cols && (!*bad || (*field[11] && *field[12]));
 }
 
-/* A table: the first place that is not finite, and the first of the weights; their tensors are empty if all are finite. */
+/* A table: the first place that is not finite, and the first of the weights; their tensors are empty if all are
+ * finite. */
 typedef struct table {
     place first, weight;
     long micro_batches;

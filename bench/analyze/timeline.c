@@ -1,5 +1,5 @@
-/* timeline.c - implements timeline.h: the data of the page are rows of events [begin, duration, name, depth, kind, text], times
- * in microseconds, names and kinds as numbers. */
+/* timeline.c - implements timeline.h: the data of the page are rows of events [begin, duration, name, depth, kind,
+ * text], times in microseconds, names and kinds as numbers. */
 #define _GNU_SOURCE
 #include "bench/analyze/timeline.h"
 

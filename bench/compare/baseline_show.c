@@ -51,8 +51,8 @@ static pb_status show_file(const char *machine_id, const char *path, const char 
     return PB_OK;
 }
 
-/* True if the header of a CSV file has the column bench_version, as results of `bench run` have. A machine's folder also
- * holds tables of other programs, such as gate_score.csv of scripts/gate-score. */
+/* True if the header of a CSV file has the column bench_version, as results of `bench run` have. A machine's folder
+ * also holds tables of other programs, such as gate_score.csv of scripts/gate-score. */
 static bool has_results(const char *path)
 {
     char header[512] = "";

@@ -2,10 +2,10 @@
  *
  * The same code gives the same number, so no statistics are needed: one process of each side is enough, and any
  * difference is a change of the code. Numbers count as equal where metrics.def says so: the instructions of a call
- * differ by some hundred with the state of the C library's allocator. The sides are comparable where their exact keys are equal (exact_key.h). The
- * verdict is that of the first line whose conditions hold. Each counter has one of two rules in metrics.def: `fewer`
- * (a larger number is worse; so it is for `lower`, whose numbers may have fractions) or `listed` (a digest of a list). The last column says whether the row affects the exit
- * code:
+ * differ by some hundred with the state of the C library's allocator. The sides are comparable where their exact keys
+ * are equal (exact_key.h). The verdict is that of the first line whose conditions hold. Each counter has one of two
+ * rules in metrics.def: `fewer` (a larger number is worse; so it is for `lower`, whose numbers may have fractions) or
+ * `listed` (a digest of a list). The last column says whether the row affects the exit code:
  *
  *   conditions                                                    verdict         counts
  *   ------------------------------------------------------------  --------------  ------

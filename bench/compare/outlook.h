@@ -1,9 +1,9 @@
 /* outlook.h - how far the figures of one run can be trusted: the spread between its processes, and the change that a
  * comparison with one more run like it would find. Needs no stored session. Pure: no files.
  *
- * Let the m judged rows be the first of these that the run has: the rows whose metric gates; the rows whose metric gates
- * in comparisons of executables only; all rows in seconds, ceilings excepted. Let g be the number of suites and metrics
- * with two such rows or more (each has a row `all rows`). By stored_rule.h, with K = 1:
+ * Let the m judged rows be the first of these that the run has: the rows whose metric gates; the rows whose metric
+ * gates in comparisons of executables only; all rows in seconds, ceilings excepted. Let g be the number of suites and
+ * metrics with two such rows or more (each has a row `all rows`). By stored_rule.h, with K = 1:
  *
  *   spread    sqrt(mean over the judged rows of var(ln processes))
  *   u2        max(w2, p2) of the row's suite and metric; p2 without the row's own case

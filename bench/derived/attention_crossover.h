@@ -5,8 +5,8 @@
 #include "bench/measure/measure.h"
 
 /* Sets *dense to the dense case that a sparse case is compared with: on the same tensors, every query attends to all
- * tokens up to its own. False: `c` is not a case of suite attention with variant=sparse or dynmask. For a case with masked
- * slots, no run measures that dense case. */
+ * tokens up to its own. False: `c` is not a case of suite attention with variant=sparse or dynmask. For a case with
+ * masked slots, no run measures that dense case. */
 bool pb_attn_twin(const pb_case *c, pb_case *dense);
 /* Returns the case of the other pass, with all other axes equal: bwd for fwd, fwd for bwd. */
 pb_case pb_attn_other_pass(const pb_case *c);

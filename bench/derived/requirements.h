@@ -35,7 +35,8 @@ pb_status pb_requirement_emit(pb_emitter *emitter, const char *id, const pb_axis
 
 /* Emits one row for each judged case of the suite that this process measured. If several measured cases match, the best
  * value counts. omitted: axes of which the suite's keys omit a value, such as "shard=none" (pb_suite.omitted), or NULL;
- * a measured case that has one of them, or `ranks`, matches only a requirement that has it too. Call it on a GPU only. */
+ * a measured case that has one of them, or `ranks`, matches only a requirement that has it too. Call it on a GPU
+ * only. */
 pb_status pb_requirements_conclude(pb_emitter *emitter, const char *suite, const char *omitted);
 
 /* Emits the requirements that are ratios of two cases measured earlier by this process: F-GRAPH-BWD-003a and

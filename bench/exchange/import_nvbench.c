@@ -43,8 +43,8 @@ typedef struct table {
         const char *name, *metric; /* name of the column; its metric if the kind is FIGURE */
         kind kind;
     } column[MAX_COLUMNS];
-    /* name of the first row's benchmark. In its rows all columns after "Skipped" are summaries; other benchmarks may have
-     * axes there that the first one lacks */
+    /* name of the first row's benchmark. In its rows all columns after "Skipped" are summaries; other benchmarks may
+     * have axes there that the first one lacks */
     const char *first;
 } table;
 

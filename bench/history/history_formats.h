@@ -15,8 +15,8 @@ pb_status pb_history_svg(const pb_history_rows *h, const pb_history_opts *o, FIL
 
 enum { PB_SPARKLINE_MOST = 40, PB_SPARKLINE_TEXT = 3 * PB_SPARKLINE_MOST + 1 };
 /* Writes a sparkline: a character for each value, whose height is its place between the least and the greatest one.
- * If n is above PB_SPARKLINE_MOST, consecutive values are averaged into PB_SPARKLINE_MOST bins. Equal values have middle
- * height.
+ * If n is above PB_SPARKLINE_MOST, consecutive values are averaged into PB_SPARKLINE_MOST bins. Equal values have
+ * middle height.
  * ascii: the heights are _ . - ~ = + * #, else eight UTF-8 blocks. */
 void pb_sparkline(const pb_history_value *v, int n, bool ascii, char out[PB_SPARKLINE_TEXT]);
 #endif

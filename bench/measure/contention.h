@@ -9,14 +9,14 @@
  * Samples are judged in stretches: one sample, or as many as take PB_STRETCH seconds. A stretch is disturbed if
  *     waited + stolen * T / C > PB_DISTURBED * (duration of the stretch)
  * waited: summed over the threads of the process; stolen: summed over the CPUs of the machine; T: threads that measure;
- * C: CPUs of the machine. A process that may use fewer CPUs than T is not judged, because its threads wait for each other.
- * On an idle virtual machine with 2 CPUs the left side was 0.3 to 0.6 % of the duration.
+ * C: CPUs of the machine. A process that may use fewer CPUs than T is not judged, because its threads wait for each
+ * other. On an idle virtual machine with 2 CPUs the left side was 0.3 to 0.6 % of the duration.
  *
- * Other work may never end. So each measurement has a budget, PB_PATIENCE seconds, for disturbed stretches. When it is used
- * up, the measurement gives up: it keeps what it measures from then on, and its process counts as disturbed
- * (bench/run/throttle.h). After a measurement that gave up, the next one has a quarter of its budget; after one that did
- * not, it is PB_PATIENCE again. Other work that never ends thus costs a process at most 4/3 PB_PATIENCE. Work on another
- * hardware thread of the same core, in caches and in memory is not seen. */
+ * Other work may never end. So each measurement has a budget, PB_PATIENCE seconds, for disturbed stretches. When it is
+ * used up, the measurement gives up: it keeps what it measures from then on, and its process counts as disturbed
+ * (bench/run/throttle.h). After a measurement that gave up, the next one has a quarter of its budget; after one that
+ * did not, it is PB_PATIENCE again. Other work that never ends thus costs a process at most 4/3 PB_PATIENCE. Work on
+ * another hardware thread of the same core, in caches and in memory is not seen. */
 #ifndef PB_CONTENTION_H
 #define PB_CONTENTION_H
 #include <stdbool.h>

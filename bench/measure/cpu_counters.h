@@ -16,8 +16,9 @@ pb_status pb_cpu_counters_open(const pb_counter_group *g, pb_cpu_counters *out);
 void pb_cpu_counters_close(pb_cpu_counters *c);
 
 enum { PB_COUNTS_WHY = 160 };
-/* Count what the calling thread does between the two calls: values[events]. If other users of the counters took them away
- * for a part of the time, all values are NaN, and why says so: they are never scaled. EDEVICE: a system call failed. */
+/* Count what the calling thread does between the two calls: values[events]. If other users of the counters took them
+ * away for a part of the time, all values are NaN, and why says so: they are never scaled. EDEVICE: a system call
+ * failed. */
 pb_status pb_cpu_counters_begin(pb_cpu_counters *c);
 pb_status pb_cpu_counters_end(pb_cpu_counters *c, double *values, char why[PB_COUNTS_WHY]);
 

@@ -12,8 +12,8 @@ typedef struct pb_emitter {
     int process;                  /* index of this process within the run, from 0 */
     struct pb_measured *measured; /* [n], allocated for `room`: the rows emitted with status ok */
     int n, room;
-    /* The process records a trace: rows get the status profiled in place of a figure or a verdict, and have no value, only
-     * a note; no samples are written. */
+    /* The process records a trace: rows get the status profiled in place of a figure or a verdict, and have no value,
+     * only a note; no samples are written. */
     bool profiled;
     /* write_failed: a row could not be written; truncated: a row of status truncated was emitted */
     bool write_failed, truncated;
@@ -55,8 +55,8 @@ pb_status pb_emit_outcome(pb_emitter *e, const pb_case *c, pb_row_status status,
 
 /* Finds the value of a key and metric. False: no such row. */
 bool pb_emitted_value(const pb_emitter *e, const char *key, const char *metric, double *value);
-/* Returns the key of the i-th case, control cases apart, that has an emitted or restored row of status ok, i = 0, 1, ...
- * Each key comes once, in the order of first rows. NULL: no more keys. */
+/* Returns the key of the i-th case, control cases apart, that has an emitted or restored row of status ok, i = 0, 1,
+ * ... Each key comes once, in the order of first rows. NULL: no more keys. */
 const char *pb_emitted_key(const pb_emitter *e, int i);
 /* The first value of a metric among the cases of a suite. False: no such row. */
 bool pb_emitted_by_suite(const pb_emitter *e, const char *suite, const char *metric, double *value);

@@ -1,9 +1,9 @@
 /* group_counter.h - counts the events of a metric group in calls of a case, and emits its metrics as rows.
  *
- * Every case is called PB_REPLAYS times with the same inputs, and each call is counted by itself (A/A). A metric's value is
- * the median of the calls; if they differ, its note has the least and the largest value. An exact counter (EXACT in metrics.def) has
- * a value only if all calls agree within its bound, so that it gates nothing that it cannot repeat. A metric that was not
- * measured has no value, and its note says why: never 0. */
+ * Every case is called PB_REPLAYS times with the same inputs, and each call is counted by itself (A/A). A metric's
+ * value is the median of the calls; if they differ, its note has the least and the largest value. An exact counter
+ * (EXACT in metrics.def) has a value only if all calls agree within its bound, so that it gates nothing that it cannot
+ * repeat. A metric that was not measured has no value, and its note says why: never 0. */
 #ifndef PB_GROUP_COUNTER_H
 #define PB_GROUP_COUNTER_H
 #include "bench/measure/cpu_counters.h"
@@ -23,11 +23,11 @@ typedef struct pb_group_counter {
     char why[PB_COUNTS_WHY]; /* why a call has no counts; "": all have */
 } pb_group_counter;
 
-/* Finds a group, and checks that metrics.def has its metrics with the same units, and that the group is for this backend.
- * Opens nothing. EINVAL, EPATH: see pb_group_find(), or a metric or the backend is wrong. */
+/* Finds a group, and checks that metrics.def has its metrics with the same units, and that the group is for this
+ * backend. Opens nothing. EINVAL, EPATH: see pb_group_find(), or a metric or the backend is wrong. */
 pb_status pb_group_counter_find(const char *name, pb_backend_id device, pb_counter_group *out);
-/* Opens the counters of a group for the calling thread, whose device ctx has open. The caller closes *out. The errors of
- * pb_group_counter_find(), pb_cpu_counters_open() and pb_gpu_counters_open(). */
+/* Opens the counters of a group for the calling thread, whose device ctx has open. The caller closes *out. The errors
+ * of pb_group_counter_find(), pb_cpu_counters_open() and pb_gpu_counters_open(). */
 pb_status pb_group_counter_open(const char *name, const pb_ctx *ctx, pb_group_counter *out);
 void pb_group_counter_close(pb_group_counter *c);
 

@@ -35,8 +35,8 @@ pb_status pb_lockstep_meet(pb_lockstep *l, pb_status mine);
 pb_status pb_lockstep_slowest(pb_lockstep *l, double *seconds, double *host);
 /* Ends the case with this rank's status; returns the status that all ranks share, with its message. */
 pb_status pb_lockstep_end(pb_lockstep *l, pb_status mine);
-/* Gathers n numbers of every rank: all[size][n]. The caller has just returned from a pb_lockstep_meet that succeeded and
- * did not set l->over, so that no rank is elsewhere. */
+/* Gathers n numbers of every rank: all[size][n]. The caller has just returned from a pb_lockstep_meet that succeeded
+ * and did not set l->over, so that no rank is elsewhere. */
 pb_status pb_lockstep_gather(pb_lockstep *l, const double *mine, int n, double *all);
 /* Adds up a count of all ranks. */
 pb_status pb_lockstep_sum(pb_lockstep *l, double *count);

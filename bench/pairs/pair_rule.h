@@ -53,11 +53,11 @@
  * must not depend on the differences measured; it may depend on how long the pairs took.
  *
  * Hidden changes. A large change of one row weakens the joint test of changes in the opposite direction: where half of
- * the signs or more are flipped, its statistic is large. With 7 pairs, where only the observed choice of signs may reach
- * the observed statistic, a row that became much faster can keep all slower rows from being REGRESSED. Such a row stays
- * INCONCLUSIVE, because a family chosen by the data would break the bound, but the reason HIDDEN says so: its mean is
- * beyond delta, and the joint test is significant without the gating rows whose mean is beyond delta in the opposite
- * direction and significant by their own sign flips. What to do: measure more pairs, or this row alone.
+ * the signs or more are flipped, its statistic is large. With 7 pairs, where only the observed choice of signs may
+ * reach the observed statistic, a row that became much faster can keep all slower rows from being REGRESSED. Such a row
+ * stays INCONCLUSIVE, because a family chosen by the data would break the bound, but the reason HIDDEN says so: its
+ * mean is beyond delta, and the joint test is significant without the gating rows whose mean is beyond delta in the
+ * opposite direction and significant by their own sign flips. What to do: measure more pairs, or this row alone.
  *
  * Rows that do not gate are tested alone, each as a family of one. They affect the exit code only if FAILED or
  * INCOMPARABLE. */

@@ -78,8 +78,8 @@ void pb_step_fit_free(pb_step_fit *f) { free(f->bytes); }
 
 /* ---- buckets --------------------------------------------------------------------------------------- */
 
-/* Fails if a setting of the step differs from the only value that the model of step_model.h supports. A case whose key does
- * not name the setting has that value. */
+/* Fails if a setting of the step differs from the only value that the model of step_model.h supports. A case whose key
+ * does not name the setting has that value. */
 static pb_status check_settings(const pb_case *c)
 {
     static const char *const covered[][2] = {{"shard", "none"}, {"accumulate", "1"}};

@@ -1,5 +1,5 @@
-/* roofline.h - `bench report --roofline RUN`: what bounds each op, from the rows of a run with times and, if there are any,
- * of runs with counters (--counters) of the same cases.
+/* roofline.h - `bench report --roofline RUN`: what bounds each op, from the rows of a run with times and, if there are
+ * any, of runs with counters (--counters) of the same cases.
  *
  *     least time   max(bytes / copy_rate, FLOPs / matmul_rate)    by the op's cost function; ceilings of the run
  *     share        least time / kernel_time
@@ -25,12 +25,12 @@ typedef struct pb_roofline_line {
     double waiting;    /* its share of the warps' cycles */
 } pb_roofline_line;
 
-/* Makes the line of a case of suite kernels. sets[0] has the times and ceilings, sets[1] to sets[n - 1] the counters, of
- * which the first with a value counts. False: sets[0] has no kernel_time of this case, or its op is not known. */
+/* Makes the line of a case of suite kernels. sets[0] has the times and ceilings, sets[1] to sets[n - 1] the counters,
+ * of which the first with a value counts. False: sets[0] has no kernel_time of this case, or its op is not known. */
 bool pb_roofline_of(const pb_series_set *const *sets, int n, const char *key, pb_roofline_line *out);
 
-/* Prints the table of the cases of suite kernels, lowest share first. run: a run folder or CSV file, which must have been
- * measured with ceilings; counted: further ones. EINVAL: a run has no times, or no ceilings; the errors of
+/* Prints the table of the cases of suite kernels, lowest share first. run: a run folder or CSV file, which must have
+ * been measured with ceilings; counted: further ones. EINVAL: a run has no times, or no ceilings; the errors of
  * pb_table_read(). */
 pb_status pb_roofline(const char *run, const pb_words *counted, bool markdown, FILE *out);
 #endif

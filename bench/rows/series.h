@@ -77,9 +77,9 @@ static inline bool pb_key_of(const char *key, const char *suite)
 /* The index after the last series of the suite whose series begin at index `from`. */
 size_t pb_suite_end(const pb_series_set *set, size_t from);
 
-/* The run_id of the newest session that has a value in those of the series [from, to) that are of as many ranks as `key`,
- * kept sessions excepted: these hold only rows that the candidate has, so they do not show which rows the candidate
- * lacks. "": none of these series has a value. */
+/* The run_id of the newest session that has a value in those of the series [from, to) that are of as many ranks as
+ * `key`, kept sessions excepted: these hold only rows that the candidate has, so they do not show which rows the
+ * candidate lacks. "": none of these series has a value. */
 const char *pb_newest_session(const pb_series_set *set, size_t from, size_t to, const char *key);
 
 /* The run_id of every row of a stored baseline begins with this prefix. A stored baseline has one row per key, metric

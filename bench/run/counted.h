@@ -7,8 +7,8 @@
  * EINVAL, EPATH: no such group, a group of another device, a suite that is not counted, or an option that counting
  * excludes; the message names it. */
 pb_status pb_counted_options(pb_options *o);
-/* Makes sure, in a process of its own, that the counters can be opened here, so that a run that cannot count ends before
- * it makes files. The errors of pb_group_counter_open() and pb_ctx_open(). */
+/* Makes sure, in a process of its own, that the counters can be opened here, so that a run that cannot count ends
+ * before it makes files. The errors of pb_group_counter_open() and pb_ctx_open(). */
 pb_status pb_counted_begin(const pb_options *o);
 /* Writes what is counted, for run.json: "L2 of GH100". It is part of the exact keys: a run of another group lacks no
  * counter. */

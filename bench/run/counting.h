@@ -1,8 +1,8 @@
 /* counting.h - a run with --instructions: which options it may have, and how its processes are started.
  *
- * With callgrind, `bench` first executes itself again under Valgrind. It then sees the processor that Valgrind emulates,
- * so the plan, the names of the implementations and the machine id are those of the instruction set that is counted. The
- * measuring processes run under Valgrind's tool callgrind. Both need the program `valgrind` in PATH. */
+ * With callgrind, `bench` first executes itself again under Valgrind. It then sees the processor that Valgrind
+ * emulates, so the plan, the names of the implementations and the machine id are those of the instruction set that is
+ * counted. The measuring processes run under Valgrind's tool callgrind. Both need the program `valgrind` in PATH. */
 #ifndef PB_COUNTING_H
 #define PB_COUNTING_H
 #include "bench/options/options.h"

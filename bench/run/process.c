@@ -136,8 +136,8 @@ static pb_status cut_back(const pb_process *l, int at, int *next)
     return PB_OK;
 }
 
-/* Handles the loss of a rank, which ended the job: discards what the ranks wrote about the case, because that depends on
- * the moment at which each of them noticed, and writes one row of status failed that names the rank. */
+/* Handles the loss of a rank, which ended the job: discards what the ranks wrote about the case, because that depends
+ * on the moment at which each of them noticed, and writes one row of status failed that names the rank. */
 static pb_status after_loss(pb_process *l, const int *order, int at, const char *loss)
 {
     int next;

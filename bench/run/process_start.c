@@ -1,4 +1,5 @@
-/* process_start.c - the command line of a measuring process, and the process that executes it: alone or under mpirun. */
+/* process_start.c - the command line of a measuring process, and the process that executes it: alone or under
+ * mpirun. */
 #define _GNU_SOURCE
 #include "bench/run/process_start.h"
 

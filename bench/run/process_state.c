@@ -101,8 +101,8 @@ static void stop_thread(pb_state_recording *w)
 
 static pb_cpu_use cpu_use(void) { return (pb_cpu_use){pb_clock_seconds(), pb_cpu_own_seconds(), pb_host_read("")}; }
 
-/* The number of threads of the measuring process, from which other work may take CPU time. 0: other work does not count:
- * the device is a GPU, nothing is timed, or PB_DISTURBANCE is `ignore`. */
+/* The number of threads of the measuring process, from which other work may take CPU time. 0: other work does not
+ * count: the device is a GPU, nothing is timed, or PB_DISTURBANCE is `ignore`. */
 static long threads_of(const pb_options *o, pb_backend_id device)
 {
     const char *set = getenv("PB_DISTURBANCE");

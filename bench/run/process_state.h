@@ -28,9 +28,10 @@ pb_status pb_state_recording_begin(const pb_options *o, pb_state_recording **out
  * (disturbance.h). ENOMEM. */
 pb_status pb_state_recording_end(pb_state_recording *w, int process, int disturbed, json_t **state,
                                  char why[PB_THROTTLED_TEXT]);
-/* True if the measuring process judges its samples (contention.h), for which *c is then ready. False with several ranks, on a
- * GPU, if nothing is timed, if the process has fewer CPUs, or a smaller CPU quota, than threads, if the kernel does not tell
- * how long threads wait, and if the environment variable PB_DISTURBANCE is `ignore`. So it is for the processes of a pair:
- * both sides see the same work, which the rule takes for noise, and an interleaved process would see the other one. */
+/* True if the measuring process judges its samples (contention.h), for which *c is then ready. False with several
+ * ranks, on a GPU, if nothing is timed, if the process has fewer CPUs, or a smaller CPU quota, than threads, if the
+ * kernel does not tell how long threads wait, and if the environment variable PB_DISTURBANCE is `ignore`. So it is for
+ * the processes of a pair: both sides see the same work, which the rule takes for noise, and an interleaved process
+ * would see the other one. */
 bool pb_samples_are_judged(const pb_options *o, pb_backend_id device, pb_contention *c);
 #endif

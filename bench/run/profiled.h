@@ -1,10 +1,10 @@
-/* profiled.h - `bench run --profile-out DIR`: a run whose process records traces for reading. Its figures include the cost
- * of recording, so they are no measurement: every row has the status `profiled` (status.def) in place of a figure or a
- * verdict, the run is neither compared nor kept as a session, and `bench baseline` refuses it.
+/* profiled.h - `bench run --profile-out DIR`: a run whose process records traces for reading. Its figures include the
+ * cost of recording, so they are no measurement: every row has the status `profiled` (status.def) in place of a figure
+ * or a verdict, the run is neither compared nor kept as a session, and `bench baseline` refuses it.
  *
- * The run has one process. Each case is a window of its own (trace/profile.h), from its suite's range to the last of its
- * work: DIR/traces/caseN-N/rank0.json.gz, where N counts the cases of the process from 1 and the trace names the case's
- * key. */
+ * The run has one process. Each case is a window of its own (trace/profile.h), from its suite's range to the last of
+ * its work: DIR/traces/caseN-N/rank0.json.gz, where N counts the cases of the process from 1 and the trace names the
+ * case's key. */
 #ifndef PB_PROFILED_H
 #define PB_PROFILED_H
 #include "bench/options/options.h"
@@ -13,8 +13,8 @@
 #include "trace/profile.h"
 
 /* Sets the options that --profile-out implies: one process, no comparison, no session, and no ceilings unless
- * --ceilings yes asks for them. Without --profile-out it changes nothing. EINVAL: an option or a suite that it excludes;
- * the message names it. */
+ * --ceilings yes asks for them. Without --profile-out it changes nothing. EINVAL: an option or a suite that it
+ * excludes; the message names it. */
 pb_status pb_profiled_options(pb_options *o);
 
 /* The trace of a measuring process; {0}: none. */

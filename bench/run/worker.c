@@ -60,8 +60,8 @@ static pb_status fail_case(pb_ctx *ctx, const pb_case *c, pb_status s, pb_emitte
     return machine == PB_OK ? PB_OK : pb_fail(machine, "%s: %s", c->key, why);
 }
 
-/* Measures one case and writes its rows, or one row with the reason of a failure. EIO: rows cannot be written, or a rank
- * is gone. EDEVICE:
+/* Measures one case and writes its rows, or one row with the reason of a failure. EIO: rows cannot be written, or a
+ * rank is gone. EDEVICE:
  * the device is lost. ENOMEM: the case ran out of memory. */
 static pb_status measure(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
@@ -250,8 +250,8 @@ static pb_exit with_open_device(const pb_options *o, pb_backend_id device, pb_ra
     return code;
 }
 
-/* Begins the trace, if one is recorded, before the device is opened, because CUPTI must be attached by then. A trace that
- * cannot be written does not change what was measured: the failure is reported at the end. */
+/* Begins the trace, if one is recorded, before the device is opened, because CUPTI must be attached by then. A trace
+ * that cannot be written does not change what was measured: the failure is reported at the end. */
 static pb_exit with_device(const pb_options *o, pb_backend_id device, pb_rank *rank, const pb_suite_env *env)
 {
     pb_profiled profiled;

@@ -14,9 +14,9 @@
 #include "kernels/engine/dtype.h"
 #include "trainer/parallel/context.h"
 
-/* sparse, dense, deterministic: latent attention (MLA), where one row of kv is key and value of all heads; `deterministic`
- * permits only deterministic implementations. dynmask, dense_gqa: grouped-query attention (gqa_call.h), with the key
- * lists of dynamic-mask attention and without lists. */
+/* sparse, dense, deterministic: latent attention (MLA), where one row of kv is key and value of all heads;
+ * `deterministic` permits only deterministic implementations. dynmask, dense_gqa: grouped-query attention (gqa_call.h),
+ * with the key lists of dynamic-mask attention and without lists. */
 typedef enum pb_attn_variant {
     PB_VARIANT_SPARSE,
     PB_VARIANT_DENSE,

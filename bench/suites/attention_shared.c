@@ -12,7 +12,8 @@ typedef struct block {
     int first, rows, length, part;
 } block;
 
-/* Writes the blocks of a tensor with a row per token (and, for kv, per compressed group) to out[2]; returns how many. */
+/* Writes the blocks of a tensor with a row per token (and, for kv, per compressed group) to out[2]; returns how
+ * many. */
 static int blocks_of(const pb_attn_shared *s, bool kv, block out[2])
 {
     const int S = s->whole.a.S, more = kv ? s->whole.a.S_kv - S : 0, ranks = s->context.ranks;
@@ -22,8 +23,8 @@ static int blocks_of(const pb_attn_shared *s, bool kv, block out[2])
     return s->context.zigzag || more ? 2 : 1;
 }
 
-/* The first row of this rank in the block, and the first of all ranks. The second chunks of a zigzag division lie in the
- * second half of the row, in the reverse order of the ranks. */
+/* The first row of this rank in the block, and the first of all ranks. The second chunks of a zigzag division lie in
+ * the second half of the row, in the reverse order of the ranks. */
 static size_t own_row(const pb_attn_shared *s, const block *b)
 {
     return (size_t)b->first + (size_t)pb_context_chunk(&s->context, b->part) * (size_t)b->length;
@@ -100,8 +101,8 @@ static pb_status reduce(pb_ctx *ctx, const pb_attn_shared *s)
 
 static bool is_dense(const pb_attn_shared *s) { return s->whole.a.variant == PB_VARIANT_DENSE; }
 
-/* The call for the queries of chunk `part`. A dense query sees the rows up to its own, so the call gets only the rows up
- * to the end of the chunk. */
+/* The call for the queries of chunk `part`. A dense query sees the rows up to its own, so the call gets only the rows
+ * up to the end of the chunk. */
 static pb_attn_call chunk_call(const pb_attn_shared *s, int part)
 {
     pb_attn_call c = s->whole;

@@ -133,7 +133,8 @@ static pb_status draw_tensors(pb_ctx *ctx, const pb_gqa_call *c)
     return c->L ? pb_attn_fill(ctx, c->dbias, keys, PB_F32, 0, PB_UNWRITTEN, 0) : PB_OK;
 }
 
-/* Selects the keys, and runs the forward pass of a backward case. --impl and --prefer apply to the backward pass only. */
+/* Selects the keys, and runs the forward pass of a backward case. --impl and --prefer apply to the backward pass
+ * only. */
 static pb_status prepare(pb_ctx *ctx, pb_gqa_call *c)
 {
     const char *impl = ctx->impl, *prefer = ctx->prefer;

@@ -2,8 +2,8 @@
  * calls of its pass.
  *
  * One sequence, PB_GQA_GROUP query heads for each kv head. dynmask: the biases of the keys are given, and each kv head
- * has its own; the forward pass consists of dynmask_keys_build and dynmask_attention_fwd. The backward pass uses the lists
- * of the forward pass. dense_gqa: causal attention (op attention) over the same q, k and v, without biases. */
+ * has its own; the forward pass consists of dynmask_keys_build and dynmask_attention_fwd. The backward pass uses the
+ * lists of the forward pass. dense_gqa: causal attention (op attention) over the same q, k and v, without biases. */
 #ifndef PB_GQA_CALL_H
 #define PB_GQA_CALL_H
 #include "bench/suites/attention_case.h"
@@ -28,7 +28,8 @@ typedef struct pb_gqa_call {
  * default implementation. The caller closes *out. On failure *out is unchanged. */
 pb_status pb_gqa_open(pb_ctx *ctx, const pb_attn *a, pb_gqa_call *out);
 void pb_gqa_close(pb_gqa_call *c);
-/* A pb_fn whose self is a pb_gqa_call: runs the pass of the case; the forward pass of dynmask selects the keys first. */
+/* A pb_fn whose self is a pb_gqa_call: runs the pass of the case; the forward pass of dynmask selects the keys
+ * first. */
 pb_status pb_gqa_run(pb_ctx *ctx, void *call);
 /* A pb_fn whose self is a pb_gqa_call of variant dynmask: only selects the keys. */
 pb_status pb_gqa_select(pb_ctx *ctx, void *call);

@@ -181,8 +181,8 @@ static void load(const sample *s, float *to, const void *x, int from, int n, int
         }
 }
 
-/* Adds what the queries of the current chunk contribute to the gradients of a key: a problem in which all of them attend
- * to key 0, the only one that is listed. */
+/* Adds what the queries of the current chunk contribute to the gradients of a key: a problem in which all of them
+ * attend to key 0, the only one that is listed. */
 static pb_status add_key(pb_ctx *cpu, const sample *s, sampled_key *key)
 {
     const pb_attn *a = &s->c->a;

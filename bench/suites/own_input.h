@@ -4,8 +4,8 @@
  * through the model's chat template and the tokenizer of its folder, the mask "assistant", rows packed (axis pack=on),
  * and a step as long as its longest row, rounded up to 64 positions.
  *
- * Keys name a folder's model by a digest of its geometry, and data by a digest of everything that determines the tokens.
- * A stored baseline therefore holds for the same model and data under any path:
+ * Keys name a folder's model by a digest of its geometry, and data by a digest of everything that determines the
+ * tokens. A stored baseline therefore holds for the same model and data under any path:
  *
  *     model=hf-<12 digits>     the values of config.json that a pb_geometry holds, not the weights
  *     data=<12 digits>         the bytes of the data and of tokenizer.json, the template, the default system message, the
@@ -39,11 +39,11 @@ typedef struct pb_own_input {
  * pb_input_find_model and pb_input_find_text; EPATH, EIO: a file cannot be read. The caller closes *out. */
 pb_status pb_own_input_open(const char *model, const pb_input_request *r, pb_own_input **out);
 void pb_own_input_close(pb_own_input *own); /* NULL is allowed */
-/* Opens the model and data that the axes `l` of a run and the request name, if any; else *out is unchanged. In the axes,
- * the model then has the name of the keys, and rows are packed as `train` does by default. `refuses`: the suite that
- * cannot read them (EINVAL); NULL: this suite can. */
+/* Opens the model and data that the axes `l` of a run and the request name, if any; else *out is unchanged. In the
+ * axes, the model then has the name of the keys, and rows are packed as `train` does by default. `refuses`: the suite
+ * that cannot read them (EINVAL); NULL: this suite can. */
 pb_status pb_own_input_apply(const char *refuses, const pb_input_request *r, pb_axis_list *l, pb_own_input **out);
-/* The rows of the user's data; `cfg` says which, but for chat and mask, which are those of the request. *out is borrowed
- * until the next call. Errors as pb_input_open_tokenizer and pb_dataset_open. */
+/* The rows of the user's data; `cfg` says which, but for chat and mask, which are those of the request. *out is
+ * borrowed until the next call. Errors as pb_input_open_tokenizer and pb_dataset_open. */
 pb_status pb_own_input_rows(pb_own_input *own, const pb_dataset_config *cfg, pb_dataset **out);
 #endif

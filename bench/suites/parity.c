@@ -68,9 +68,9 @@ static pb_status loss_of(pb_ctx *ctx, pb_trainer *t, double *loss)
     return pb_trainer_loss(t, loss);
 }
 
-/* Computes all figures. tested, oracle: room for the logits. The layer-by-layer comparison overwrites the activations of
- * the tested trainer, so its logits are copied first. The same comparison runs the oracle's forward pass, which is slow
- * and therefore run only there. The loss phase replaces the logits by their gradient. */
+/* Computes all figures. tested, oracle: room for the logits. The layer-by-layer comparison overwrites the activations
+ * of the tested trainer, so its logits are copied first. The same comparison runs the oracle's forward pass, which is
+ * slow and therefore run only there. The loss phase replaces the logits by their gradient. */
 static pb_status compute(parity *p, void *tested, void *oracle)
 {
     const pb_tensor *x = &p->logits[0], *y = &p->logits[1];

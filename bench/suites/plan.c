@@ -350,8 +350,8 @@ static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_plan_reques
     return PB_OK;
 }
 
-/* True if the ceiling case `c` is measured. If the request has no ceilings, that is so only if a filter names the suite ceiling;
- * "*" does not name it. */
+/* True if the ceiling case `c` is measured. If the request has no ceilings, that is so only if a filter names the suite
+ * ceiling; "*" does not name it. */
 static bool ceiling_wanted(const pb_plan_request *r, const pb_case *c)
 {
     if (!r->no_ceilings) return true;

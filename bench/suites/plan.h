@@ -37,7 +37,8 @@ const pb_suite *pb_suite_find(const char *name); /* NULL: no such suite; the err
  * the request; otherwise the check's error is returned. EINVAL: an axis or value that the suite does not have
  * (with a suggestion), no case left, or more than 20000 cases. The caller frees *out. */
 pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_plan_request *r, pb_plan *out);
-/* Removes the controls and the cases whose keys are not among `keys` (each followed by a newline); the ceilings stay. */
+/* Removes the controls and the cases whose keys are not among `keys` (each followed by a newline); the ceilings
+ * stay. */
 void pb_plan_keep(pb_plan *p, const char *keys);
 void pb_plan_free(pb_plan *p);
 

@@ -1,4 +1,5 @@
-/* rank_samples.c - samples of work that several ranks do together, with and without its collectives, eager or as graphs. */
+/* rank_samples.c - samples of work that several ranks do together, with and without its collectives, eager or as
+ * graphs. */
 #include "bench/suites/rank_samples.h"
 
 #include <stdlib.h>

@@ -33,8 +33,8 @@ typedef struct pb_rank_samples {
 } pb_rank_samples;
 
 /* Takes pairs of samples: the work, and the same work without its collectives, which of the two is first alternating.
- * With o->graph each of the two is a graph of its own: a graph keeps the collectives that it recorded. One rank takes no
- * pairs. Collective over the ranks; *out is zeroed by the caller. EUNSUPPORTED: the work cannot be recorded. */
+ * With o->graph each of the two is a graph of its own: a graph keeps the collectives that it recorded. One rank takes
+ * no pairs. Collective over the ranks; *out is zeroed by the caller. EUNSUPPORTED: the work cannot be recorded. */
 pb_status pb_rank_samples_take(pb_ctx *ctx, const pb_measure_opts *o, const pb_suite_env *env, const pb_rank_work *work,
                                pb_rank_samples *out);
 /* Emits `metric`, the time of span `span`; and the time that the work spent in its collectives. */

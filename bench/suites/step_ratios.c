@@ -28,8 +28,8 @@ static bool step_of(const pb_emitter *emitter, const char *key, double *seconds,
     return true;
 }
 
-/* True if `key` is a step with axis=under and its counterpart with axis=over was measured too. Index 0 of the results is
- * `over`, index 1 `under`. */
+/* True if `key` is a step with axis=under and its counterpart with axis=over was measured too. Index 0 of the results
+ * is `over`, index 1 `under`. */
 static bool pair_of(const pb_emitter *emitter, const ratio *r, const char *key, pb_case *c, double seconds[2],
                     double flops[2])
 {

@@ -11,9 +11,9 @@ typedef struct pb_suite {
     /* True if its cases can read the user's model and data (pb_case.own): it has an axis model, and opens trainers with
      * pb_train_case_open(). */
     bool own_input;
-    /* True if each case is measured in an operating-system process of its own, because what a case changes in its process
-     * is not undone afterwards. The processes of one process number take the cases in their shuffled order, one after
-     * the other; a last one concludes, with the rows of all of them. No ceilings are measured. */
+    /* True if each case is measured in an operating-system process of its own, because what a case changes in its
+     * process is not undone afterwards. The processes of one process number take the cases in their shuffled order, one
+     * after the other; a last one concludes, with the rows of all of them. No ceilings are measured. */
     bool alone;
     /* True if nothing is timed. No ceilings are measured, and other work on the CPUs does not matter. */
     bool untimed;
@@ -48,8 +48,8 @@ typedef struct pb_suite {
     /* Optional: runs after the last case of a process and emits rows derived from the process's other rows, such as
      * requirements. */
     pb_status (*conclude)(pb_ctx *ctx, pb_emitter *emitter);
-    /* The suite in a run that counts instructions (suite_env.h): smaller cases, because an emulated processor takes tens
-     * to hundreds of times as long, and no conclusions, which follow from times. NULL: its instructions are not
+    /* The suite in a run that counts instructions (suite_env.h): smaller cases, because an emulated processor takes
+     * tens to hundreds of times as long, and no conclusions, which follow from times. NULL: its instructions are not
      * counted. */
     const struct pb_suite *counting;
 } pb_suite;

@@ -197,8 +197,8 @@ static pb_status check_case(const pb_case *c)
 }
 
 /* Estimate: set-up (random tensors, key lists, the forward pass of a backward case, download for the check), then one
- * call to check, one warm-up call and five samples. Ranks do the same together that one rank does alone before, and each
- * makes all inputs; they share the processors. */
+ * call to check, one warm-up call and five samples. Ranks do the same together that one rank does alone before, and
+ * each makes all inputs; they share the processors. */
 static double seconds(const pb_case *c, bool device)
 {
     pb_attn a;

@@ -37,8 +37,8 @@ typedef struct work {
     int parts;
 } work;
 
-/* Every pass reads the activations of the batch that is loaded. With a loss chunk it includes the loss phase, which then
- * computes the head's part of the backward pass, and the head's forward pass with it. A pb_fn. */
+/* Every pass reads the activations of the batch that is loaded. With a loss chunk it includes the loss phase, which
+ * then computes the head's part of the backward pass, and the head's forward pass with it. A pb_fn. */
 static pb_status backward_and_clip(pb_ctx *ctx, void *self)
 {
     const work *w = self;

@@ -1,14 +1,15 @@
-/* suite_comm.c - collectives between the ranks of `bench run --ranks N`, with the definitions of nccl-tests: bytes, time,
- * algorithm bandwidth, bus bandwidth, and the number of wrong elements.
+/* suite_comm.c - collectives between the ranks of `bench run --ranks N`, with the definitions of nccl-tests: bytes,
+ * time, algorithm bandwidth, bus bandwidth, and the number of wrong elements.
  *
  * Axis bytes is nccl-tests' "size": the bytes of the larger of a rank's two buffers, so all bytes that a rank receives
- * in all_gather and sends in reduce_scatter and all_to_all. If the elements do not divide by the ranks, the rest is left
- * out, as in nccl-tests; the rates count the bytes that were moved. A series as of -b 1024 -e 1048576 -f 4 is
+ * in all_gather and sends in reduce_scatter and all_to_all. If the elements do not divide by the ranks, the rest is
+ * left out, as in nccl-tests; the rates count the bytes that were moved. A series as of -b 1024 -e 1048576 -f 4 is
  * --axis bytes=1024..1048576*4.
  *
- * A sample is CALLS calls one after the other, as nccl-tests makes between two clock readings, and its time is the mean.
- * One collective of one element precedes it on the device, not timed, so that the ranks begin within the time of a short
- * message. Source: nccl-tests, doc/PERFORMANCE.md and src/{all_reduce,alltoall,...}.cu (the functions getBw). */
+ * A sample is CALLS calls one after the other, as nccl-tests makes between two clock readings, and its time is the
+ * mean. One collective of one element precedes it on the device, not timed, so that the ranks begin within the time of
+ * a short message. Source: nccl-tests, doc/PERFORMANCE.md and src/{all_reduce,alltoall,...}.cu (the functions
+ * getBw). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

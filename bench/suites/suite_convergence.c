@@ -1,7 +1,7 @@
 /* suite_convergence.c - trains for some steps and emits losses: after the first step, after step 50 and after the last.
  *
- * Nothing is timed. The losses are exact counters (metrics.def): one run is compared with stored values, and a loss that
- * is higher by more than rounding explains fails a comparison on any machine. The run is that of `train` with the
+ * Nothing is timed. The losses are exact counters (metrics.def): one run is compared with stored values, and a loss
+ * that is higher by more than rounding explains fails a comparison on any machine. The run is that of `train` with the
  * same options: learning rate by default, a linear warm-up of 3 % and a cosine, conversations in batches one after the
  * other. */
 #include <math.h>

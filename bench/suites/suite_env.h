@@ -26,8 +26,9 @@ typedef struct pb_suite_env {
 } pb_suite_env;
 
 /* Returns a suite's measurement options, with warm-up, samples and time replaced by those of the command line where
- * given, or by those of counting if the process counts instructions; and with this process's heartbeat, time slices and injected delay as hooks. Each call invalidates the
- * calibration of the delay that the previous one used, so measurements must not be nested. */
+ * given, or by those of counting if the process counts instructions; and with this process's heartbeat, time slices and
+ * injected delay as hooks. Each call invalidates the calibration of the delay that the previous one used, so
+ * measurements must not be nested. */
 pb_measure_opts pb_env_measure_opts(const pb_suite_env *env, pb_measure_opts suite);
 /* A ceiling that this process measured earlier, such as copy_rate or matmul_rate. 0: not measured. */
 double pb_env_ceiling(const pb_suite_env *env, const char *metric);

@@ -1,5 +1,5 @@
-/* train_case.h - shared by the suites that train: opens a trainer for the axes of a case, on the text in this repository
- * or the user's, and checks that its gradients are right. */
+/* train_case.h - shared by the suites that train: opens a trainer for the axes of a case, on the text in this
+ * repository or the user's, and checks that its gradients are right. */
 #ifndef PB_TRAIN_CASE_H
 #define PB_TRAIN_CASE_H
 #include "bench/measure/measure.h"
@@ -19,8 +19,8 @@
 #define PB_RANK_AXES         " accumulate= cp= reduce= shard= slices="
 #define PB_RANK_AXES_OMITTED "accumulate=1 cp=1 reduce=f32 shard=none slices=auto"
 
-/* Axes of the optimizer, in the key only if given. guard and iteration (of Newton-Schulz) are for optimizer=normuon only,
- * moments other than f32 for optimizer=adamw only. */
+/* Axes of the optimizer, in the key only if given. guard and iteration (of Newton-Schulz) are for optimizer=normuon
+ * only, moments other than f32 for optimizer=adamw only. */
 #define PB_OPTIMIZER_AXES " guard= iteration= moments= optimizer="
 
 /* pb_train_case_open() opens a trainer for the axes accumulate, attention, batch, clip, dtype, guard, iteration,

@@ -10,8 +10,8 @@
  * `scale_gradients`, else 1; the clip state already includes the loss scale.
  *
  * The step number t, lr and loss_scale are in device memory, so that a recorded graph follows the schedule. The call
- * increments state->step. If a clip state has `skip` set, the loss is not finite, or *guard is not 0, it only increments
- * state->skipped, and for the guard alone also state->guarded.
+ * increments state->step. If a clip state has `skip` set, the loss is not finite, or *guard is not 0, it only
+ * increments state->skipped, and for the guard alone also state->guarded.
  *
  * Master weights are f32. With dtype bf16, p is the f32 master and w receives p rounded to bf16. With dtype
  * f32, master may be NULL, and p is then w.

@@ -9,8 +9,8 @@
  * There may be more keys than queries: generation keeps the keys and values of earlier tokens in a cache, and with
  * context parallelism a rank has the queries of a part of the row. With N = keys > S, the S queries are those of the
  * last S keys. Query i then attends to the keys up to N-S+i (causal) or below N (bidirectional). start holds numbers of
- * keys. A query without visible keys gives o = 0, lse = -inf and no gradient. Online softmax: Milakov & Gimelshein 2018,
- * arXiv:1805.02867; tiling and the backward pass: Dao et al. 2022, arXiv:2205.14135, algorithms 1 and 4.
+ * keys. A query without visible keys gives o = 0, lse = -inf and no gradient. Online softmax: Milakov & Gimelshein
+ * 2018, arXiv:1805.02867; tiling and the backward pass: Dao et al. 2022, arXiv:2205.14135, algorithms 1 and 4.
  *
  * Backward, with delta_i = sum_d do_i o_i and dp_ij = do_i.v_j:
  *     ds_ij = p_ij (dp_ij - delta_i)    dq_i = scale sum_j ds_ij k_j    dk_j = scale sum_i ds_ij q_i

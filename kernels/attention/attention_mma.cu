@@ -228,8 +228,8 @@ __device__ inline void weights_of_keys(float (&s)[passing<DP> / 8][4], const que
         }
 }
 
-/* Stores f * out, the accumulators of the tile from row j0 on, to the rows of `to`, ld elements apart. Rows from n on do
- * not exist. */
+/* Stores f * out, the accumulators of the tile from row j0 on, to the rows of `to`, ld elements apart. Rows from n on
+ * do not exist. */
 template <int DP, class G>
 __device__ inline void store_keys(const float (&out)[DP / 8][4], float f, G *to, size_t ld, int j0, int n, int D)
 {

@@ -88,8 +88,8 @@ pb_status pb_comm_perform(pb_comm *c, const pb_comm_call *call);
 /* Elements before the block of `rank`; rank = size gives the total. */
 size_t pb_comm_offset(const size_t *counts, size_t count, int rank);
 const char *pb_comm_kind_name(pb_comm_kind kind);
-/* Begins the range of a collective, the communicator's `number`th; pb_range_pop() ends it. Its bytes are those of the larger
- * of the two buffers of this rank. */
+/* Begins the range of a collective, the communicator's `number`th; pb_range_pop() ends it. Its bytes are those of the
+ * larger of the two buffers of this rank. */
 void pb_comm_range_push(const pb_comm *c, const pb_comm_call *call, uint64_t number);
 /* Writes, for example, "all_reduce of 4 f32". */
 void pb_comm_call_text(const pb_comm_call *call, char *out, size_t n);

@@ -40,7 +40,8 @@ const pb_impl pb_copy_rows_cpu[] = {{"memcpy", copy_memcpy}, {"ref", copy_ref}, 
 
 /* ---- op descriptor (pb_op): shapes, argument checks, inputs, costs ----------------------------- */
 
-/* Axes: n: rows per block (0: one block); r = 1: blocks are reversed; p: gap between rows, in elements; z = 1: zeros. */
+/* Axes: n: rows per block (0: one block); r = 1: blocks are reversed; p: gap between rows, in elements; z = 1:
+ * zeros. */
 static const char axes[] = "BSDnrpz";
 static const pb_dims edge[] = {
     {1, 12, 7, 3, 1, 1}, {2, 8, 64, 4, 1, 8},    {1, 5, 33, 0, 0, 3},      {1, 1, 1}, {3, 40, 16, 8, 1},

@@ -1,5 +1,6 @@
 /* gemm_fast.c - the blocked matrix product. gemm_plan.h defines the blocks, gemm_pack.h the panels, and gemm_kernel.h
- * the inner loop. Limited by multiply-adds. With few rows of A it packs nothing (gemm_few.h), and is limited by reading B.
+ * the inner loop. Limited by multiply-adds. With few rows of A it packs nothing (gemm_few.h), and is limited by reading
+ * B.
  *
  * Threads take panels dynamically from a shared counter, so that a delayed thread does not delay the others. Every
  * element of C is summed by one thread, in the order of k, within blocks that the plan fixes. So the result does not

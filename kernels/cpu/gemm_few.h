@@ -1,20 +1,20 @@
-/* gemm_few.h - sums of a product with few rows of A and a B that is stored [N,K], such as a dense layer of the one token
- * that a model writes next. Each element of B is used only M times, so the product is limited by reading B: its rows
- * are read in the order of memory, and nothing of them is packed. */
+/* gemm_few.h - sums of a product with few rows of A and a B that is stored [N,K], such as a dense layer of the one
+ * token that a model writes next. Each element of B is used only M times, so the product is limited by reading B: its
+ * rows are read in the order of memory, and nothing of them is packed. */
 #ifndef PB_GEMM_FEW_H
 #define PB_GEMM_FEW_H
 #include "kernels/cpu/gemm_kernel.h"
 #include "kernels/cpu/gemm_pack.h"
 #include "kernels/cpu/gemm_plan.h"
 
-/* The rows of B that are read at the same time, for M = 1, 2, and 3 or 4. Each is a stream of memory; with one row of A,
- * 3072 rows of 576 elements took 1.75 times as long with 4 streams as with 8, and 1.11 times as long with 8 as with 16
- * (AVX2, f32 and bf16, 9 pairs). A prefetch 256 elements ahead gained nothing. Each pair of a stream and a row of A needs
- * an accumulator, and AVX2 has 16 vector registers. */
+/* The rows of B that are read at the same time, for M = 1, 2, and 3 or 4. Each is a stream of memory; with one row of
+ * A, 3072 rows of 576 elements took 1.75 times as long with 4 streams as with 8, and 1.11 times as long with 8 as with
+ * 16 (AVX2, f32 and bf16, 9 pairs). A prefetch 256 elements ahead gained nothing. Each pair of a stream and a row of A
+ * needs an accumulator, and AVX2 has 16 vector registers. */
 enum { FEW_STREAMS = PB_NR < 16 ? PB_NR : 16, FEW_STREAMS_2 = 8, FEW_STREAMS_4 = 4 };
 
-/* Two vectors of elements, and what they belong to in a group of 2 PB_VLEN consecutive elements: of bf16, `low` has those
- * with an even index and `high` the others, because a 32-bit lane holds one of each, and both are widened by one
+/* Two vectors of elements, and what they belong to in a group of 2 PB_VLEN consecutive elements: of bf16, `low` has
+ * those with an even index and `high` the others, because a 32-bit lane holds one of each, and both are widened by one
  * operation; of other types, `low` has the first PB_VLEN. */
 typedef struct pair {
     vf low, high;
@@ -43,8 +43,8 @@ PB_INLINE pair fetch_pair(source s, const pb_mat *m, size_t row, size_t col, int
     return (pair){fetch(s, m, row, col, PB_VLEN), fetch(s, m, row, col + PB_VLEN, n - PB_VLEN)};
 }
 
-/* Computes to[i*ld + r] = sum over k of a[i*lda + k] b[row + r][k] for i < m and r < rows <= FEW_STREAMS. Each row of `a`
- * has the order that few_rows_of_a gives it. The order of the additions depends on K alone. */
+/* Computes to[i*ld + r] = sum over k of a[i*lda + k] b[row + r][k] for i < m and r < rows <= FEW_STREAMS. Each row of
+ * `a` has the order that few_rows_of_a gives it. The order of the additions depends on K alone. */
 PB_INLINE void few_sums(source s, const pb_mat *b, const float *a, size_t lda, int m, size_t row, int rows, int K,
                         float *to, size_t ld)
 {
@@ -94,8 +94,8 @@ static void few_tile(const pb_mat *b, const float *a, size_t lda, int m, size_t 
     }
 }
 
-/* Converts the rows of A to f32, each padded with zeros to lda floats, a multiple of 2 PB_VLEN. If B is bf16, each group of
- * 2 PB_VLEN elements has those with an even index first, as a `pair` has. */
+/* Converts the rows of A to f32, each padded with zeros to lda floats, a multiple of 2 PB_VLEN. If B is bf16, each
+ * group of 2 PB_VLEN elements has those with an even index first, as a `pair` has. */
 static void few_rows_of_a(const pb_gemm *g, float *to, size_t lda)
 {
     const bool even_first = source_of(&g->b) == FROM_BF16;

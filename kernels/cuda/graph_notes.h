@@ -1,8 +1,8 @@
-/* graph_notes.h - in which ranges the nodes of a CUDA graph were captured, noted while it is captured, without a profiler.
- * A profiler that is attached later needs them (trace/gpu.h).
+/* graph_notes.h - in which ranges the nodes of a CUDA graph were captured, noted while it is captured, without a
+ * profiler. A profiler that is attached later needs them (trace/gpu.h).
  *
- * After each op, the nodes of the graph that were not there before are found, so the order in which CUDA lists the nodes
- * does not matter. A capture of n nodes and m ops reads n m / 2 handles; a replay reads none. */
+ * After each op, the nodes of the graph that were not there before are found, so the order in which CUDA lists the
+ * nodes does not matter. A capture of n nodes and m ops reads n m / 2 handles; a replay reads none. */
 #ifndef PB_GRAPH_NOTES_H
 #define PB_GRAPH_NOTES_H
 #include <cuda_runtime.h>

@@ -1,7 +1,7 @@
 /* dynmask_attention.cu - dynamic-mask attention on the GPU without tensor cores, in f32 arithmetic throughout.
  *
- * A warp computes one query of one head, or the gradients of one key; its lanes have the elements lane, lane + 32, ... of
- * a head, so D is at most 256. Only pairs of a query and a key that it attends to are touched: what a query does not
+ * A warp computes one query of one head, or the gradients of one key; its lanes have the elements lane, lane + 32, ...
+ * of a head, so D is at most 256. Only pairs of a query and a key that it attends to are touched: what a query does not
  * attend to can be NaN. There are no atomics: dk, dv and dbias of a key are sums of one warp over the queries, in
  * order. Limit: the sum across the lanes for each pair. It is the implementation that faster ones are compared with. */
 #include "kernels/cuda/cuda.cuh"
@@ -68,7 +68,8 @@ template <class A> __device__ inline size_t key_at(const A &a, const query &q, i
     return ((size_t)q.b * a.S_kv + j) * ld + (size_t)q.kv * a.D;
 }
 
-/* Calls visit(key, bias) for each key that the query attends to, in the order of the list. The lanes look at 32 slots. */
+/* Calls visit(key, bias) for each key that the query attends to, in the order of the list. The lanes look at 32
+ * slots. */
 template <class A, class F> __device__ inline void for_keys(const A &a, const query &q, F visit)
 {
     const int32_t *list = a.list + q.head * a.L, *until = a.until + q.head * a.L;

@@ -5,12 +5,12 @@
  *     o_i = sum_j p_ij v_j                        p_ij = exp(s_ij - lse_i), over the keys that query i attends to
  *     lse_i = log sum_j exp(s_ij)                 natural logarithm
  *
- * Query i has position i + S_kv - S, so that the last query is at the last key (bottom-right causal mask). It attends to
- * key j = list[l] if and only if j <= position < until[l] (dynmask_keys.h) and bias_j is not -inf. Entries of a list
- * outside 0 .. S_kv-1, such as -1, are unused slots, which may be anywhere. The keys of a list ascend; if a list named a
- * key twice, a part of its gradients would be lost. Keys, values and biases that no query attends to are never used: they
- * may be NaN. NaN in a key, value, query or do reaches only the queries and keys that attend to each other, but there it may
- * reach every column.
+ * Query i has position i + S_kv - S, so that the last query is at the last key (bottom-right causal mask). It attends
+ * to key j = list[l] if and only if j <= position < until[l] (dynmask_keys.h) and bias_j is not -inf. Entries of a list
+ * outside 0 .. S_kv-1, such as -1, are unused slots, which may be anywhere. The keys of a list ascend; if a list named
+ * a key twice, a part of its gradients would be lost. Keys, values and biases that no query attends to are never used:
+ * they may be NaN. NaN in a key, value, query or do reaches only the queries and keys that attend to each other, but
+ * there it may reach every column.
  *
  * A query without keys gives o = 0, lse = -inf, and contributes exactly 0 to every gradient, whatever do is. Backward,
  * with delta_i = sum_d do_i o_i and dp_ij = do_i.v_j:
@@ -25,8 +25,8 @@
  * selection does not depend on the query but through causality.
  *
  * Head h of token (b,s) begins at element (b*S + s)*ld + h*D (S_kv for k and v). bias, dbias and lse are f32, all other
- * floating-point tensors are `dtype`, except dk and dv with `wide`. EINVAL: B, S, S_kv, D, L or keep below 1; K < 1 or H
- * not a positive multiple of K; a stride below the width of a token; a scale that is not finite; a NULL tensor. */
+ * floating-point tensors are `dtype`, except dk and dv with `wide`. EINVAL: B, S, S_kv, D, L or keep below 1; K < 1 or
+ * H not a positive multiple of K; a stride below the width of a token; a scale that is not finite; a NULL tensor. */
 #ifndef PB_DYNMASK_ATTENTION_H
 #define PB_DYNMASK_ATTENTION_H
 #include "kernels/engine/op.h"

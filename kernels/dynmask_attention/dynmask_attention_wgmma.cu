@@ -101,8 +101,8 @@ __device__ void produce(shared<D, G> &sm, const CUtensorMap *mq, const CUtensorM
     }
 }
 
-/* Turns products into scores in base 2: times sl = scale log2(e), plus the bias; -inf where a query does not attend to the
- * slot. i0: first query of this warpgroup, i: of this thread. */
+/* Turns products into scores in base 2: times sl = scale log2(e), plus the bias; -inf where a query does not attend to
+ * the slot. i0: first query of this warpgroup, i: of this thread. */
 __device__ inline void score(float (&s)[KEYS / 8][4], const slot_block (&slots)[KEYS / SLOTS], int i0, int i, float sl)
 {
     const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */

@@ -1,12 +1,14 @@
-/* dynmask_attention_wgmma_bwd.cu - dynamic-mask attention backward with wgmma on sm_90a: bf16, D 64 or 128, deterministic.
+/* dynmask_attention_wgmma_bwd.cu - dynamic-mask attention backward with wgmma on sm_90a: bf16, D 64 or 128,
+ * deterministic.
  *
- * Kernels, in order: gather_kernel (slots.cuh) copies the listed keys and values to consecutive rows; clear_kernel writes
- * zeros to dk, dv and dbias; stats_kernel computes lse and delta of each tile of queries; dkv_kernel computes dk, dv and
- * dbias; dq_kernel computes dq; with several parts, add_parts_kernel adds partial sums of dk, dv and dbias. Scores are
- * computed twice, which costs 7/5 of the products, and nothing is added by atomics or in an order that varies.
+ * Kernels, in order: gather_kernel (slots.cuh) copies the listed keys and values to consecutive rows; clear_kernel
+ * writes zeros to dk, dv and dbias; stats_kernel computes lse and delta of each tile of queries; dkv_kernel computes
+ * dk, dv and dbias; dq_kernel computes dq; with several parts, add_parts_kernel adds partial sums of dk, dv and dbias.
+ * Scores are computed twice, which costs 7/5 of the products, and nothing is added by atomics or in an order that
+ * varies.
  *
- * dkv_kernel: a CTA owns 128 slots of a list (KEYS), or one part of their work: it iterates over every `parts`-th tile of
- * queries (128 at D 64, 64 at D 128) of all query heads of the group. dq_kernel: a CTA owns 128 queries of one head
+ * dkv_kernel: a CTA owns 128 slots of a list (KEYS), or one part of their work: it iterates over every `parts`-th tile
+ * of queries (128 at D 64, 64 at D 128) of all query heads of the group. dq_kernel: a CTA owns 128 queries of one head
  * (DQ_ROWS) and iterates over tiles of slots (128 at D 64, 64 at D 128). Roles of both:
  *
  *   threads    warps   role          registers per thread   work
@@ -21,10 +23,10 @@
  *   dv += P^T do      dk += dS^T q               dq += dS k       (weights are register operands)
  *   dbias += the sums of the rows of dS^T
  *
- * A query without keys must add 0 even if its do is NaN. Its weights are 0, but 0 times NaN is not. Likewise, a query with
- * NaN in q or do must not reach keys that it does not attend to. So where a tile has such queries, the consumers of
- * dkv_kernel overwrite their rows of q and do in shared memory with zeros; lse2 = NaN makes the gradients NaN where the
- * query does attend.
+ * A query without keys must add 0 even if its do is NaN. Its weights are 0, but 0 times NaN is not. Likewise, a query
+ * with NaN in q or do must not reach keys that it does not attend to. So where a tile has such queries, the consumers
+ * of dkv_kernel overwrite their rows of q and do in shared memory with zeros; lse2 = NaN makes the gradients NaN where
+ * the query does attend.
  *
  * Barriers ("lanes" are all 256 consumer threads):
  *
@@ -71,8 +73,8 @@ template <int D> __global__ __launch_bounds__(256) void clear_kernel(const pb_dy
     if (threadIdx.x % (D / 8) == 0) a.dbias[(token / a.S_kv * a.K + kv) * a.S_kv + token % a.S_kv] = 0;
 }
 
-/* Computes one tile of queries. A query without keys gets lse2 = +inf, so that its weights are 0, and delta 0. One whose
- * delta is not finite gets lse2 = NaN; one with NaN in q has it already. */
+/* Computes one tile of queries. A query without keys gets lse2 = +inf, so that its weights are 0, and delta 0. One
+ * whose delta is not finite gets lse2 = NaN; one with NaN in q has it already. */
 template <int D>
 __global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args a, query_tile<D> *queries, int tiles)
 {

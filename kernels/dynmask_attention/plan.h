@@ -7,8 +7,8 @@
 
 #include "kernels/attention/plan.h"
 
-/* Returns the key of slot l if the query at `position` attends to it, else -1. list, until [L], bias [S_kv]: of one batch
- * row and kv head. */
+/* Returns the key of slot l if the query at `position` attends to it, else -1. list, until [L], bias [S_kv]: of one
+ * batch row and kv head. */
 static inline int pb_dynmask_key(const int32_t *list, const int32_t *until, const float *bias, int S_kv, int l,
                                  int64_t position)
 {

@@ -1,5 +1,5 @@
-/* dynmask_bias.cu - the bias of dynamic-mask attention on the GPU, in f32 arithmetic. Every sum has one fixed order, and
- * no kernel uses atomics. Limit: reading the values once for each kv head, from L2. */
+/* dynmask_bias.cu - the bias of dynamic-mask attention on the GPU, in f32 arithmetic. Every sum has one fixed order,
+ * and no kernel uses atomics. Limit: reading the values once for each kv head, from L2. */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/dynmask_bias/dynmask_bias.h"
 #include "kernels/dynmask_bias/plan.h"

@@ -5,8 +5,8 @@
  *     bias[b,k,j] = a[k] z                                exponential = false
  *                 = exp(a[k] z)                           exponential = true
  *
- * The bias depends on the key alone, not on the query. dynmask_keys selects keys by it, and dynmask_attention adds it to
- * the scores. Sources: exponential = false is the form of the package flash-sparse-attention of November 2025
+ * The bias depends on the key alone, not on the query. dynmask_keys selects keys by it, and dynmask_attention adds it
+ * to the scores. Sources: exponential = false is the form of the package flash-sparse-attention of November 2025
  * (examples/modeling/modeling_doge.py), exponential = true that of transformers 5.23 (models/doge/modeling_doge.py).
  *
  * Backward, from dbias, the gradient of the bias (the selection has none):
@@ -18,9 +18,9 @@
  *     dv[b,j,e] += sum over k of du[b,k,j] w[k,e]         adds to the gradient that attention gives to v
  *
  * Token (b,j) of v begins at element (b*S + j)*ldv. v, w and dv have type `dtype`; everything else is f32. Sums are
- * accumulated in f32 or better, in an order that does not depend on the number of threads. A bias that exceeds the range
- * of f32 is +inf, which dynmask_keys refuses. EINVAL: a size below 1, a stride below K*D, a NULL tensor other than dt,
- * dw, da and ddt; dw without da, or da or ddt without dw. */
+ * accumulated in f32 or better, in an order that does not depend on the number of threads. A bias that exceeds the
+ * range of f32 is +inf, which dynmask_keys refuses. EINVAL: a size below 1, a stride below K*D, a NULL tensor other
+ * than dt, dw, da and ddt; dw without da, or da or ddt without dw. */
 #ifndef PB_DYNMASK_BIAS_H
 #define PB_DYNMASK_BIAS_H
 #include "kernels/engine/op.h"

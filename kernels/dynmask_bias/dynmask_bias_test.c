@@ -114,7 +114,8 @@ static void softplus_is_linear_above_20(void **state)
     free(p);
 }
 
-/* With A = 0, transformers' initial value, every bias is equal; A has a gradient, but the inputs of the projection have none. */
+/* With A = 0, transformers' initial value, every bias is equal; A has a gradient, but the inputs of the projection have
+ * none. */
 static void with_a_0_only_a_has_a_gradient(void **state)
 {
     problem *p = make(), *old = make();

@@ -3,8 +3,8 @@
  * `radix`: union mode with one conversation in each row. A CTA for each list selects its keys with the radix select of
  * topk, in five passes over the row; all queries from a key on attend to it.
  *
- * `warps`: everything. A warp for each key counts the keys that rank before it, then a CTA for each list compacts them. A
- * warp stops when `keep` keys rank before its own. So a key that better ones follow or precede in a share f of the
+ * `warps`: everything. A warp for each key counts the keys that rank before it, then a CTA for each list compacts them.
+ * A warp stops when `keep` keys rank before its own. So a key that better ones follow or precede in a share f of the
  * places needs about keep / f steps, and a row of random biases about S keep (1 + log(S / keep)) in all, not S x S. */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/dynmask_keys/dynmask_keys.h"

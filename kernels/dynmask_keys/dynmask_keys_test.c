@@ -1,5 +1,6 @@
 /* dynmask_keys_test.c - tests key lists against a sort of each query's own prefix: ties, keys with bias -inf, packed
- * rows, and `keep` below, at and above the length; known lists; and that NaN and +inf are refused. Runs with every implementation. */
+ * rows, and `keep` below, at and above the length; known lists; and that NaN and +inf are refused. Runs with every
+ * implementation. */
 #include "kernels/dynmask_keys/dynmask_keys.h"
 
 #include <omp.h>

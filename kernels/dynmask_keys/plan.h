@@ -26,7 +26,7 @@ static inline pb_status pb_dynmask_keys_ranked(const pb_dynmask_keys_build_args 
                    bad / a->S / a->K, bad / a->S % a->K, bad % a->S, (double)a->bias[bad]);
 }
 
-/* Returns the scratch of one thread in elements of 4 bytes: `until` of every key of a row, then the heap of the kept keys
- * (exact) or the keys of topk (union). */
+/* Returns the scratch of one thread in elements of 4 bytes: `until` of every key of a row, then the heap of the kept
+ * keys (exact) or the keys of topk (union). */
 static inline size_t pb_dynmask_keys_room(const pb_dynmask_keys_build_args *a) { return 2 * pb_topk_row_room(a->S); }
 #endif

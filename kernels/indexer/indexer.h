@@ -6,12 +6,12 @@
  *
  *     u[b,t,h,g] = q[b,t,h] . k[b,g]        s[b,t,g] = sum_h w[b,t,h] max(u[b,t,h,g], 0)
  *
- * t is the index of a query in the tensors, and query t is token offset + t of the row (offset is 0 unless ranks share the
- * row). A group is visible to query t if all its tokens are in start[b,t] .. offset + t. start[b,t] is the index in the
- * row of the first token of the query's conversation (negative or NULL: 0). G counts the groups of the whole row. The
- * caller has applied all transforms to q and k (RoPE, Hadamard) and all factors to w (H^-1/2 D^-1/2 in the models). q and
- * k are of type `dtype`. If q_scale and k_scale are set, they are e4m3 codes from indexer_quantize instead: an element is
- * code * scale, codes are multiplied exactly, and sums are f32.
+ * t is the index of a query in the tensors, and query t is token offset + t of the row (offset is 0 unless ranks share
+ * the row). A group is visible to query t if all its tokens are in start[b,t] .. offset + t. start[b,t] is the index in
+ * the row of the first token of the query's conversation (negative or NULL: 0). G counts the groups of the whole row.
+ * The caller has applied all transforms to q and k (RoPE, Hadamard) and all factors to w (H^-1/2 D^-1/2 in the models).
+ * q and k are of type `dtype`. If q_scale and k_scale are set, they are e4m3 codes from indexer_quantize instead: an
+ * element is code * scale, codes are multiplied exactly, and sums are f32.
  *
  * quantize: rows of x [N,D], D <= 128, to codes and one scale per row. It is computed in f32, with the same bits in
  * every implementation, equal to pb_kv_qat_fwd with block D:
@@ -41,8 +41,8 @@
  * partial sum if that is larger). `pick` has no gradient: the indexer is trained through indexer_kl only.
  *
  * GPU implementations take D <= 256; those on tensor cores take bf16 and codes of bf16, D <= 128 and a multiple of 8, H
- * <= 128. EINVAL: B, S, H, D or ratio < 1; G, K or offset < 0; first and n outside of S; only one scale given; scales with D >
- * 128, or in `at` or `bwd`; a tensor is NULL. */
+ * <= 128. EINVAL: B, S, H, D or ratio < 1; G, K or offset < 0; first and n outside of S; only one scale given; scales
+ * with D > 128, or in `at` or `bwd`; a tensor is NULL. */
 #ifndef PB_INDEXER_H
 #define PB_INDEXER_H
 #include "kernels/engine/op.h"

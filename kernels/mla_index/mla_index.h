@@ -14,8 +14,8 @@
  * ratio, the lists equal those of each conversation in a row of its own.
  *
  * Where ranks share a row, the queries are its tokens offset .. offset + S - 1, and kv holds the `keys` tokens of the
- * whole row. In the formulas S is then `keys`, i is a token of the row, and query i - offset of pick and start belongs to
- * it. Values of start are indices in the whole row.
+ * whole row. In the formulas S is then `keys`, i is a token of the row, and query i - offset of pick and start belongs
+ * to it. Values of start are indices in the whole row.
  *
  * Errors: EINVAL for B, S, window or ratio below 1, T < 0, W < wide + T, offset < 0, keys below offset + S (unless both
  * are 0), a NULL `idx`. */

@@ -1,7 +1,7 @@
-/* newton_schulz.cu - the Newton-Schulz iteration on a GPU, for a batch of matrices in each launch. A and B are symmetric
- * products (syrk_cuda.h); a X + B X is one product that adds a X in f32, without rounding it before, so X is read and
- * written once per step. The two implementations differ in the products only: "batched" takes the fastest, "simt" those
- * of FMA instructions.
+/* newton_schulz.cu - the Newton-Schulz iteration on a GPU, for a batch of matrices in each launch. A and B are
+ * symmetric products (syrk_cuda.h); a X + B X is one product that adds a X in f32, without rounding it before, so X is
+ * read and written once per step. The two implementations differ in the products only: "batched" takes the fastest,
+ * "simt" those of FMA instructions.
  *
  * A large batch is divided into parts, whose scratch memory is smaller. The norms stay on the device: every CTA that
  * scales a part of a matrix adds its partial sums again, in order. */

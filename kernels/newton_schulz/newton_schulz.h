@@ -1,4 +1,5 @@
-/* newton_schulz.h - replaces matrices by an approximation of their orthogonal polar factor: U S V^T becomes about U V^T.
+/* newton_schulz.h - replaces matrices by an approximation of their orthogonal polar factor: U S V^T becomes about U
+ * V^T.
  *
  *     X_0 = X / (s ||X||_F + eps)                                  the norm is computed in double
  *     A = X_k X_k^T     B = b A + c A^2     X_{k+1} = a X_k + B X_k        k = 0 .. steps-1, R <= C
@@ -18,13 +19,13 @@
  *                     so in fp16; here X has `dtype`, while G, P and Z are f32.
  *
  * After five steps in f32 a singular value that was at least 0.01 ||X||_F is in [PB_NS_LEAST, PB_NS_MOST]; smaller ones
- * are below PB_NS_MOST. In bf16 they are within PB_NS_BF16 of this range. A zero matrix stays zero. If X has an element that is not finite,
- * Y has at least one.
+ * are below PB_NS_MOST. In bf16 they are within PB_NS_BF16 of this range. A zero matrix stays zero. If X has an element
+ * that is not finite, Y has at least one.
  *
- * With dtype bf16, X_k, A and B are rounded to bf16 when they are stored, and P before it multiplies X. Products are summed
- * in f32, and so is a X_k + B X_k. Rounding B changes the largest singular values by up to 5 %, because the terms of p(x)
- * nearly cancel; the reference rounds at the same points. For the same reason a X_k must not be rounded before B X_k is
- * added. EINVAL: n < 0, R < 1, C < 1, steps outside 1 to PB_NS_STEPS, eps < 0, or NULL. */
+ * With dtype bf16, X_k, A and B are rounded to bf16 when they are stored, and P before it multiplies X. Products are
+ * summed in f32, and so is a X_k + B X_k. Rounding B changes the largest singular values by up to 5 %, because the
+ * terms of p(x) nearly cancel; the reference rounds at the same points. For the same reason a X_k must not be rounded
+ * before B X_k is added. EINVAL: n < 0, R < 1, C < 1, steps outside 1 to PB_NS_STEPS, eps < 0, or NULL. */
 #ifndef PB_NEWTON_SCHULZ_H
 #define PB_NEWTON_SCHULZ_H
 #include "kernels/engine/op.h"

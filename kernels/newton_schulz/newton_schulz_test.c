@@ -64,7 +64,8 @@ static void run(pb_ctx *ctx, known *k, pb_ns_variant v, pb_dtype t)
     for (int i = 0; i < k->R * k->C && t == PB_BF16; i++) k->y[i] = pb_bf16_to_f32(k->y16[i]);
 }
 
-/* U y V^T must be diagonal up to `off`; its diagonal must be in the range, and for singular values of 0 at most `off`. */
+/* U y V^T must be diagonal up to `off`; its diagonal must be in the range, and for singular values of 0 at most
+ * `off`. */
 static void check_factor(const known *k, double off, double slack)
 {
     for (int i = 0; i < k->m; i++)

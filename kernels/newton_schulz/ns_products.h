@@ -1,13 +1,13 @@
-/* ns_products.h - the products of the Newton-Schulz iteration, for the CPU and GPU implementations. Each is of one matrix
- * of a batch. */
+/* ns_products.h - the products of the Newton-Schulz iteration, for the CPU and GPU implementations. Each is of one
+ * matrix of a batch. */
 #ifndef PB_NS_PRODUCTS_H
 #define PB_NS_PRODUCTS_H
 #include "kernels/cpu/gemm.h"
 #include "kernels/newton_schulz/factors.h"
 #include "kernels/syrk/syrk.h"
 
-/* Names of the small matrices [m,m]: A and B of the iteration on X; those of the iteration on the Gram matrix, where T is
- * a temporary, and P is in PB_NS_P or PB_NS_Q, in turn. */
+/* Names of the small matrices [m,m]: A and B of the iteration on X; those of the iteration on the Gram matrix, where T
+ * is a temporary, and P is in PB_NS_P or PB_NS_Q, in turn. */
 enum { PB_NS_A, PB_NS_B, PB_NS_P = 1, PB_NS_G = 0, PB_NS_Z = 2, PB_NS_T, PB_NS_Q };
 
 /* Takes `bytes` bytes of scratch memory, from a multiple of 64 on: returns their offset, and moves *at past them. */

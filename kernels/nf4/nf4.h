@@ -58,9 +58,10 @@ typedef struct pb_nf4_dequantize_args {
     pb_dtype dtype;
 } pb_nf4_dequantize_args;
 
-/* Double quantisation on the host: from absmax [blocks], computes codes absmax_q [blocks], absmax2 [ceil(blocks/256)] and
- * *offset, with the map `code` [256]. Gives what the op nf4_quantize gives for the whole tensor, for callers that quantise
- * a tensor in parts: offset is a mean over all of it. */
+/* Double quantisation on the host: from absmax [blocks], computes codes absmax_q [blocks], absmax2 [ceil(blocks/256)]
+ * and
+ * *offset, with the map `code` [256]. Gives what the op nf4_quantize gives for the whole tensor, for callers that
+ * quantise a tensor in parts: offset is a mean over all of it. */
 void pb_nf4_quantize_scales(const float *absmax, size_t blocks, const float *code, uint8_t *absmax_q, float *absmax2,
                             float *offset);
 /* Checks the scales. EINVAL, with `op` in the message, if an array is missing or the block size is not supported. */

@@ -11,9 +11,9 @@
  *     apply      W_ij = W_ij (1 - lr wd) - lr r f_i U_ij
  *
  * So the rescaled update has the norm of U. v starts at 0 and has no bias correction; f does not change when all v_i
- * are multiplied by the same factor. Weight decay uses lr, without the factor r of the block's shape (pb_normuon_adjust).
- * With `cautious`, elements where W_ij U_ij < 0 have no weight decay. Unlike dion, M and v are f32 whatever the type of
- * the weights, because bf16 loses additions that are small next to the sum.
+ * are multiplied by the same factor. Weight decay uses lr, without the factor r of the block's shape
+ * (pb_normuon_adjust). With `cautious`, elements where W_ij U_ij < 0 have no weight decay. Unlike dion, M and v are f32
+ * whatever the type of the weights, because bf16 loses additions that are small next to the sum.
  *
  * Four ops, so that the blocks of one shape are orthogonalised together and a rank can update a part of a block:
  *     momentum   M and U of pieces
@@ -21,9 +21,9 @@
  *     rows       v and f of whole blocks
  *     apply      W of pieces
  *
- * Skipped steps. All ops but check read `when`. If a clip state has `skip` set, the loss is not finite, or *guard is not
- * 0, a step is skipped: rows and apply change nothing, and momentum leaves M and sets U to 0. momentum runs before the
- * guard is known, so its caller passes no guard to it. It has two ways to treat M if the guard then skips the step:
+ * Skipped steps. All ops but check read `when`. If a clip state has `skip` set, the loss is not finite, or *guard is
+ * not 0, a step is skipped: rows and apply change nothing, and momentum leaves M and sets U to 0. momentum runs before
+ * the guard is known, so its caller passes no guard to it. It has two ways to treat M if the guard then skips the step:
  *     keep = true    momentum writes M, which keeps the gradient of the skipped step (dion's guard does so)
  *     keep = false   momentum does not write M; apply, called with commit = true, computes the same M and writes it,
  *                    so that a skipped step leaves M as it was. Both give the same bits if no step is skipped. */
@@ -69,7 +69,8 @@ typedef struct pb_normuon_piece {
     float decay; /* wd */
 } pb_normuon_piece;
 
-/* The conditions on which a step is skipped, and the scale of its gradients; the members are those of pb_adamw_step_args. */
+/* The conditions on which a step is skipped, and the scale of its gradients; the members are those of
+ * pb_adamw_step_args. */
 typedef struct pb_normuon_when {
     const pb_clip_state *clip; /* [nclip], or NULL */
     const float *loss_scale;   /* [1], or NULL: 1 */

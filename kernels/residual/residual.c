@@ -1,5 +1,5 @@
-/* residual.c - the residual stream times a learned vector: the references in double precision, and the pb_op descriptors
- * of the forward and the backward op. */
+/* residual.c - the residual stream times a learned vector: the references in double precision, and the pb_op
+ * descriptors of the forward and the backward op. */
 #include "kernels/residual/residual.h"
 
 #include "kernels/cpu/cpu.h"

@@ -1,5 +1,5 @@
-/* residual.cu - the residual stream times a learned vector on a GPU. A thread has a vector of columns, of 16 bytes or of
- * one element where rows are not aligned. Limited by memory bandwidth.
+/* residual.cu - the residual stream times a learned vector on a GPU. A thread has a vector of columns, of 16 bytes or
+ * of one element where rows are not aligned. Limited by memory bandwidth.
  *
  * Backward: the rows are divided into runs. A CTA sums ds over a run and writes it to a row of the scratch memory, and
  * the kernel norm_dw_add adds the runs in order. */

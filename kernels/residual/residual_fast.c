@@ -1,5 +1,5 @@
-/* residual_fast.c - the vectorised product with a vector, forward and backward. Each thread computes whole rows. Limited
- * by memory bandwidth. */
+/* residual_fast.c - the vectorised product with a vector, forward and backward. Each thread computes whole rows.
+ * Limited by memory bandwidth. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/simd.h"

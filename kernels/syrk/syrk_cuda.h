@@ -1,5 +1,5 @@
-/* syrk_cuda.h - the symmetric product on a GPU, for the CUDA launchers of other ops: enqueues without checking arguments,
- * and needs no scratch memory. */
+/* syrk_cuda.h - the symmetric product on a GPU, for the CUDA launchers of other ops: enqueues without checking
+ * arguments, and needs no scratch memory. */
 #ifndef PB_SYRK_CUDA_H
 #define PB_SYRK_CUDA_H
 #include "kernels/syrk/syrk.h"

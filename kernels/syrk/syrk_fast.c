@@ -1,4 +1,5 @@
-/* syrk_fast.c - the symmetric product through the matrix product of cpu/gemm.h, block by block of the lower triangle. */
+/* syrk_fast.c - the symmetric product through the matrix product of cpu/gemm.h, block by block of the lower
+ * triangle. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/syrk/syrk_blocks.h"
 

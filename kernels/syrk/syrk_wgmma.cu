@@ -1,10 +1,11 @@
 /* syrk_wgmma.cu - the symmetric product of bf16 matrices on the tensor cores of sm_90a: only tiles on and below the
- * diagonal are computed, and each is stored twice, the second time mirrored. DESIGN.md has the reasons and measurements.
+ * diagonal are computed, and each is stored twice, the second time mirrored. DESIGN.md has the reasons and
+ * measurements.
  *
- * The rows of C are divided into blocks of 128. Block row i has the block columns 0..i. They are taken in pairs from the
- * left, as tiles of 128 x 256 elements; if i is even, the block on the diagonal is left over, a tile of 128 x 128 whose
- * two operands are the same rows of X. A persistent grid takes all pairs of the batch and then all single blocks, in
- * snake order, so that the work of the SMs differs by one block.
+ * The rows of C are divided into blocks of 128. Block row i has the block columns 0..i. They are taken in pairs from
+ * the left, as tiles of 128 x 256 elements; if i is even, the block on the diagonal is left over, a tile of 128 x 128
+ * whose two operands are the same rows of X. A persistent grid takes all pairs of the batch and then all single blocks,
+ * in snake order, so that the work of the SMs differs by one block.
  *
  * Roles:
  *
@@ -25,10 +26,10 @@
  *   named barrier 1 + g: the threads of warpgroup g have written a square of the mirror image
  *
  * Storing. A warpgroup stores its rows in squares of 64 x 64: below the diagonal from registers, and transposed through
- * `square` in shared memory, so that both are stored in rows; on the diagonal once, through `square`, each element above
- * the diagonal from its mirror image; above it not at all. Two squares are used in turn: a thread writes to one only
- * after the barrier of the other, which every thread reaches after it has read the first. A C of f32, or of rows that
- * are not aligned to 16 bytes, is stored element by element from registers.
+ * `square` in shared memory, so that both are stored in rows; on the diagonal once, through `square`, each element
+ * above the diagonal from its mirror image; above it not at all. Two squares are used in turn: a thread writes to one
+ * only after the barrier of the other, which every thread reaches after it has read the first. A C of f32, or of rows
+ * that are not aligned to 16 bytes, is stored element by element from registers.
  *
  * Limits: the tensor cores; for small K the store, which the products of the next tile do not overlap. */
 #include "kernels/cuda/mma.cuh"

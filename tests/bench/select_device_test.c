@@ -1,4 +1,5 @@
-/* select_device_test.c - which GPU is left visible by --device cuda:N. No GPU is needed: only the environment changes. */
+/* select_device_test.c - which GPU is left visible by --device cuda:N. No GPU is needed: only the environment
+ * changes. */
 #include <stdlib.h>
 
 #include "bench/options/options.h"

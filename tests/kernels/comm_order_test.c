@@ -7,8 +7,8 @@
 
 /* ---- order, overlap, recordings ------------------------------------------------------------------------------- */
 
-/* Rank 0 enqueues before a host barrier, the others after it. A collective that did not overlap would never return. NCCL
- * connects the ranks in the first collective of a kind, which therefore waits on the host, and is made before. */
+/* Rank 0 enqueues before a host barrier, the others after it. A collective that did not overlap would never return.
+ * NCCL connects the ranks in the first collective of a kind, which therefore waits on the host, and is made before. */
 static void overlap_does_not_wait_for_other_ranks(void **state)
 {
     (void)state;
@@ -84,7 +84,8 @@ static void overlapped_collectives_keep_their_order_also_replayed(void **state)
     pb_release(ctx, k.gathered), pb_release(ctx, k.x);
 }
 
-/* The second collective needs more memory of the communicator than the first, which is at another step in each round. */
+/* The second collective needs more memory of the communicator than the first, which is at another step in each
+ * round. */
 static void memory_grows_while_collectives_run(void **state)
 {
     enum { ROUNDS = 8, TENSORS = 2 };

@@ -1,6 +1,6 @@
-/* dynmask_bf16_test.c - dynamic-mask attention in bf16 with heads of 64 and 128, which tensor-core kernels take: lengths
- * around their tiles and all group sizes against the definition, and what NaN must not reach. The tests of the same name
- * in dynmask_traps_test.c use f32 and the CPU.
+/* dynmask_bf16_test.c - dynamic-mask attention in bf16 with heads of 64 and 128, which tensor-core kernels take:
+ * lengths around their tiles and all group sizes against the definition, and what NaN must not reach. The tests of the
+ * same name in dynmask_traps_test.c use f32 and the CPU.
  *
  * usage: dynmask_bf16_test     runs the default implementation on the CPU; with PB_TEST_BACKEND=cuda, on the GPU */
 #include "kernels/dynmask_attention/lists.h"
@@ -112,7 +112,8 @@ static void any_pattern_of_blocks_with_work_is_right(void **state)
     problem_drop(&p);
 }
 
-/* ---- NaN ----------------------------------------------------------------------------------------------------------- */
+/* ---- NaN
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static void keys_that_nobody_attends_to_may_be_nan(void **state)
 {
@@ -128,8 +129,8 @@ static void keys_that_nobody_attends_to_may_be_nan(void **state)
         }
 }
 
-/* Key 20 is NaN or infinite; the queries from 20 to 29 attend to it, and no other. They and the keys that they attend to
- * have gradients that are not finite; nothing else changes. */
+/* Key 20 is NaN or infinite; the queries from 20 to 29 attend to it, and no other. They and the keys that they attend
+ * to have gradients that are not finite; nothing else changes. */
 static void a_nan_key_reaches_only_queries_that_attend_to_it(void **state)
 {
     for (int w = 0; w < HEADS; w++)
@@ -203,7 +204,8 @@ static void a_nan_gradient_reaches_only_keys_that_its_query_attends_to(void **st
     }
 }
 
-/* ---- repeated calls ------------------------------------------------------------------------------------------------ */
+/* ---- repeated calls
+ * ------------------------------------------------------------------------------------------------ */
 
 /* The same call gives the same bits; twice do gives exactly twice the gradients. */
 static void calls_repeat_and_are_linear_in_do(void **state)

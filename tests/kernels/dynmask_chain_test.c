@@ -1,6 +1,7 @@
-/* dynmask_chain_test.c - dynamic-mask attention as a layer runs it: bias from the values, key lists, attention, and back
- * to the values, the dt projection and A. The loss is compared with its definition in double precision, which selects by
- * sorting, and every gradient with central differences of that definition. Runs with every implementation. */
+/* dynmask_chain_test.c - dynamic-mask attention as a layer runs it: bias from the values, key lists, attention, and
+ * back to the values, the dt projection and A. The loss is compared with its definition in double precision, which
+ * selects by sorting, and every gradient with central differences of that definition. Runs with every
+ * implementation. */
 #include "kernels/dynmask_attention/dynmask_attention.h"
 #include "kernels/dynmask_bias/dynmask_bias.h"
 #include "kernels/dynmask_keys/dynmask_keys.h"

@@ -42,8 +42,8 @@ static inline void oracle_select(const double *bias, const int32_t *first, int S
 
 /* ---- attention under a mask -------------------------------------------------------------------------- */
 
-/* All tensors are contiguous: q, dO, o, dq [B,S,H,D]; k, v, dk, dv [B,S_kv,K,D]; bias, dbias [B,K,S_kv]; lse [B,H,S]; mask
- * [B,K,S,S_kv]. Elements that the mask hides are not read. */
+/* All tensors are contiguous: q, dO, o, dq [B,S,H,D]; k, v, dk, dv [B,S_kv,K,D]; bias, dbias [B,K,S_kv]; lse [B,H,S];
+ * mask [B,K,S,S_kv]. Elements that the mask hides are not read. */
 typedef struct oracle {
     int B, S, S_kv, H, K, D;
     double scale;

@@ -1,5 +1,5 @@
-/* dynmask_problem.h - tensors of one forward and one backward call of dynmask_attention, without padding between tokens;
- * for the tests of the op, which compare them with dynmask_oracle.h. Inputs are drawn, outputs hold NaN. */
+/* dynmask_problem.h - tensors of one forward and one backward call of dynmask_attention, without padding between
+ * tokens; for the tests of the op, which compare them with dynmask_oracle.h. Inputs are drawn, outputs hold NaN. */
 #ifndef PB_DYNMASK_PROBLEM_H
 #define PB_DYNMASK_PROBLEM_H
 #include "kernels/dynmask_attention/dynmask_attention.h"

@@ -1,6 +1,7 @@
 /* dynmask_traps_test.c - what must not change the result of dynamic-mask attention: NaN where no query looks, rows and
  * lists without keys, tiles that no query attends to, what earlier calls left in memory, other batch rows, other
- * conversations of a row, the number of threads. Most are faults that public kernels had. Runs with every implementation. */
+ * conversations of a row, the number of threads. Most are faults that public kernels had. Runs with every
+ * implementation. */
 #include <omp.h>
 
 #include "kernels/dynmask_attention/lists.h"
@@ -213,7 +214,8 @@ static void the_scale_is_applied_once(void **state)
     problem_drop(&one), problem_drop(&two);
 }
 
-/* ---- other rows, other conversations, other threads --------------------------------------------------------------- */
+/* ---- other rows, other conversations, other threads
+ * --------------------------------------------------------------- */
 
 /* Copies batch row b, or a part of it, of a tensor [B,rows,width] to a tensor of its own. */
 static void cut(void *to, const void *from, int rows, size_t width, int b, int begin, int n)
@@ -228,8 +230,8 @@ static void cut_biases(const problem *p, problem *one, int b, int begin)
             one->bias[k * one->z.S_kv + j] = p->bias[(b * p->z.K + k) * p->z.S_kv + begin + j];
 }
 
-/* Compares tokens begin .. begin + n - 1 of batch row b with a problem of these tokens alone, whose lists are given. The
- * gradients of keys may be summed in another order. */
+/* Compares tokens begin .. begin + n - 1 of batch row b with a problem of these tokens alone, whose lists are given.
+ * The gradients of keys may be summed in another order. */
 static void check_part(pb_ctx *ctx, const problem *p, problem *one, int b, int begin)
 {
     const int n = one->z.S, S = p->z.S;

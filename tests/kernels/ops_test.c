@@ -1,8 +1,8 @@
 /* ops_test.c - compares every implementation of every op with the implementation "ref" on the CPU: on every edge shape
  * in f32 and bf16, and with S = 1..65 and 127..129 (with sanitizers, 19 of these). Outputs and scratch memory are
- * poisoned before a call and enclosed in guard words. A replayed graph must give the result of the eager call. "ref" is by
- * far the slowest: as an implementation to be compared, it runs on the edge shapes only, without sanitizers, and is not
- * replayed. The ops are those of kernels/ops.def, so a new op is tested as soon as it is listed there.
+ * poisoned before a call and enclosed in guard words. A replayed graph must give the result of the eager call. "ref" is
+ * by far the slowest: as an implementation to be compared, it runs on the edge shapes only, without sanitizers, and is
+ * not replayed. The ops are those of kernels/ops.def, so a new op is tested as soon as it is listed there.
  *
  * usage: ops_test [--backend cpu|cuda] [--no-sweep] [--part K/N] [OP_SUBSTRING | =OP]...     e.g. ops_test attention
  *        --part: every N-th case from the K-th on, K = 0..N-1, so that N processes share the work */

@@ -1,5 +1,5 @@
-/* clocks_test.c - clocks that differ by a known, drifting amount are measured to within the stated uncertainty; rank 0 that
- * is not there, or does not know the token, is stated; ranks do not wait for each other. */
+/* clocks_test.c - clocks that differ by a known, drifting amount are measured to within the stated uncertainty; rank 0
+ * that is not there, or does not know the token, is stated; ranks do not wait for each other. */
 #include "ranks/clocks.h"
 
 #include <time.h>

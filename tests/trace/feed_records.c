@@ -1,6 +1,6 @@
-/* feed_records.c - feed_records FILE OUT: reads the records of a profiling window (trace/records.h), joins them, and writes
- * them as a profiled job of one rank into the folder OUT, which `bench analyze` and other tools read. Prints one line with
- * what the trace holds. */
+/* feed_records.c - feed_records FILE OUT: reads the records of a profiling window (trace/records.h), joins them, and
+ * writes them as a profiled job of one rank into the folder OUT, which `bench analyze` and other tools read. Prints one
+ * line with what the trace holds. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* records_test.c - files of records: what is written is read back, and joined as before; files that are cut off, damaged
- * or of another format are refused; train's profile keeps them if wanted. */
+/* records_test.c - files of records: what is written is read back, and joined as before; files that are cut off,
+ * damaged or of another format are refused; train's profile keeps them if wanted. */
 #include "trace/records.h"
 
 #include <unistd.h>
@@ -152,8 +152,8 @@ static char *text_of(const char *path, size_t *n)
     return text;
 }
 
-/* Notes of nodes come before the copies made of them, and a place is stored once. The notes are this process's, so the file
- * is read by another process. */
+/* Notes of nodes come before the copies made of them, and a place is stored once. The notes are this process's, so the
+ * file is read by another process. */
 static void nodes_are_written_in_their_order(void **state)
 {
     (void)state;

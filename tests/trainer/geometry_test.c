@@ -1,5 +1,5 @@
-/* geometry_test.c - tests of the built-in geometries against the published models: numbers of parameters, and the geometry
- * that the model's own config.json gives. */
+/* geometry_test.c - tests of the built-in geometries against the published models: numbers of parameters, and the
+ * geometry that the model's own config.json gives. */
 #include "tests/test.h"
 #include "trainer/hf/hf_config.h"
 #include "trainer/step/trainer.h"

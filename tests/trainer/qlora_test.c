@@ -31,8 +31,8 @@ static pb_trainer *open_qlora(pb_ctx *ctx, const fall *f)
     return t;
 }
 
-/* Trains for STEPS steps on two batches in turn. Adds to mean[i] the mean loss of steps i*WINDOW to (i+1)*WINDOW - 1.
- * */
+/* Trains for STEPS steps on two batches in turn. Adds to mean[i] the mean loss of steps i*WINDOW to (i+1)*WINDOW -
+ * 1. */
 static void train(pb_ctx *ctx, pb_trainer *t, const pb_dataset *text, const fall *f, double *mean)
 {
     static int32_t ids[MOST_TOKENS], targets[MOST_TOKENS];
@@ -84,7 +84,8 @@ static void check_fall(pb_ctx *ctx, const fall *f)
 }
 
 /* With a learning rate of 1e-2 the windows stop falling after 60 steps for one seed of the data in six, and which one
- * depends on the processor's order of summation. With 3e-3 each of six seeds falls in every window, to 0.91 or below. */
+ * depends on the processor's order of summation. With 3e-3 each of six seeds falls in every window, to 0.91 or
+ * below. */
 static void loss_of_tiny_falls(void **state) { check_fall(*state, &(fall){"tiny", 0, 4, 64, 3e-3f, 0.95}); }
 
 static void loss_of_smollm2_falls(void **state) { check_fall(*state, &(fall){"smollm2-135m", 1, 1, 24, 2e-3f, 0.7}); }

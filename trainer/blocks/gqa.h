@@ -35,23 +35,25 @@ typedef struct pb_gqa {
     float *dall;  /* [row,2,K,d] this rank's terms of the gradients of one batch row's keys and values */
     float *dpart; /* [row,2,K,d] terms of its first chunk's queries; later the second half of `dall` in reverse order */
     float *dkv;   /* [T,2,K,d] the gradients of this rank's keys and values, added over the ranks */
-    /* Only with context parallelism and dynamic-mask attention. starts [B,row]: first token of each token's conversation;
-     * part_bias [K,keys]: biases of the `keys` keys that a chunk's queries may attend to; row_dbias, chunk_dbias [K,row]: terms of the gradients of a batch
-     * row's biases, of all chunks of this rank and of one; all_dbias [K,row]: as the op writes them for a chunk, then the
-     * sums over the ranks; own_u [B,K,S]: u of this rank's keys */
+    /* Only with context parallelism and dynamic-mask attention. starts [B,row]: first token of each token's
+     * conversation; part_bias [K,keys]: biases of the `keys` keys that a chunk's queries may attend to; row_dbias,
+     * chunk_dbias [K,row]: terms of the gradients of a batch row's biases, of all chunks of this rank and of one;
+     * all_dbias [K,row]: as the op writes them for a chunk, then the sums over the ranks; own_u [B,K,S]: u of this
+     * rank's keys */
     int32_t *starts;
     float *part_bias, *row_dbias, *chunk_dbias, *all_dbias, *own_u;
 } pb_gqa;
 
-/* The inputs of attention: the queries of the batch, and `keys` keys and values, of which the last S are the batch's. */
+/* The inputs of attention: the queries of the batch, and `keys` keys and values, of which the last S are the
+ * batch's. */
 typedef struct pb_gqa_inputs {
     void *q, *k, *v;
     size_t ldq, ldk, ldv; /* distance between tokens in elements */
     int keys;
 } pb_gqa_inputs;
 
-/* A chunk of batch row `row`: `length` tokens, the first of which is number `token` of this rank's tokens. Its last token
- * attends to `keys` keys of the row. */
+/* A chunk of batch row `row`: `length` tokens, the first of which is number `token` of this rank's tokens. Its last
+ * token attends to `keys` keys of the row. */
 typedef struct pb_gqa_chunk {
     int row, length, keys;
     size_t token;
@@ -73,17 +75,18 @@ static inline void pb_attention_inputs(const pb_trainer *t, const pb_gqa_acts *a
 }
 
 /* Dynamic-mask attention. lists computes the biases and key lists of the x->keys keys of every batch row. fwd_args and
- * bwd_args return the arguments of attention for the whole batch. bias_back computes, from s->dbias, the gradients of the
- * biases' parameters, and adds those of the values to dqkv; u [B,K,S]: u of the batch's keys. */
+ * bwd_args return the arguments of attention for the whole batch. bias_back computes, from s->dbias, the gradients of
+ * the biases' parameters, and adds those of the values to dqkv; u [B,K,S]: u of the batch's keys. */
 pb_status pb_gqa_dynamic_lists(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x);
 pb_dynmask_attention_fwd_args pb_gqa_dynamic_fwd_args(const pb_trainer *t, int layer, const pb_gqa_inputs *x);
 pb_dynmask_attention_bwd_args pb_gqa_dynamic_bwd_args(const pb_trainer *t, int layer, const pb_gqa_inputs *x);
 pb_status pb_gqa_dynamic_bias_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x, const float *u);
-/* Dynamic-mask attention of rows that several ranks share (trainer/blocks/gqa_dynamic_context.c). starts uploads where the
- * conversations of whole rows begin. begin computes biases and key lists of whole rows from the gathered values. chunk
- * computes o and lse of a chunk's queries. chunk_back computes their dq, and in dkv [c->keys,2,K,d] their terms of the
- * gradients of keys and values; it writes their terms of the gradients of the biases to s->row_dbias or, with `add`, adds
- * them. row_end sums s->row_dbias over the ranks, and writes this rank's part to s->dbias. end calls bias_back. */
+/* Dynamic-mask attention of rows that several ranks share (trainer/blocks/gqa_dynamic_context.c). starts uploads where
+ * the conversations of whole rows begin. begin computes biases and key lists of whole rows from the gathered values.
+ * chunk computes o and lse of a chunk's queries. chunk_back computes their dq, and in dkv [c->keys,2,K,d] their terms
+ * of the gradients of keys and values; it writes their terms of the gradients of the biases to s->row_dbias or, with
+ * `add`, adds them. row_end sums s->row_dbias over the ranks, and writes this rank's part to s->dbias. end calls
+ * bias_back. */
 pb_status pb_gqa_dynamic_begin(pb_ctx *ctx, const pb_trainer *t, int layer);
 pb_status pb_gqa_dynamic_chunk(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x,
                                const pb_gqa_chunk *c);

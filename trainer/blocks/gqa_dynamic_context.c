@@ -1,5 +1,5 @@
-/* gqa_dynamic_context.c - dynamic-mask attention over rows that several ranks share, for one chunk of a rank's queries at
- * a time. gqa_context.c gathers keys and values, and calls these functions.
+/* gqa_dynamic_context.c - dynamic-mask attention over rows that several ranks share, for one chunk of a rank's queries
+ * at a time. gqa_context.c gathers keys and values, and calls these functions.
  *
  * Every rank computes the biases and the key lists of whole rows from the gathered values. That is little work compared
  * with attention, and the lists have the bits of one rank's. The ops need the biases of a chunk's keys in contiguous

@@ -111,11 +111,12 @@ typedef struct pb_v4 {
     void *all, *index_all;
     int32_t *start, *edge_start;
     /* edge_own [B,r,2C]: values and gates that this rank sends, those of its last r tokens, in the backward pass the
-     * gradients of the previous rank's; edge_all: those of all ranks; edge [B,2r,2C]: values and gates of the 2r tokens;
-     * edge_row [B,2,D]: the rows pooled from them, in the backward pass their gradients; dedge: gradient of edge */
+     * gradients of the previous rank's; edge_all: those of all ranks; edge [B,2r,2C]: values and gates of the 2r
+     * tokens; edge_row [B,2,D]: the rows pooled from them, in the backward pass their gradients; dedge: gradient of
+     * edge */
     void *edge_own, *edge_all, *edge, *edge_row, *dedge;
-    /* The terms that this rank's queries add to the gradients of all (dall) and index_all (dindex); dpart [B,S+G,d]: the
-     * sums over the ranks of one of them, for the keys of this rank */
+    /* The terms that this rank's queries add to the gradients of all (dall) and index_all (dindex); dpart [B,S+G,d]:
+     * the sums over the ranks of one of them, for the keys of this rank */
     float *dall, *dindex, *dpart;
     /* dkv: gradient of kv; drow [T,d]: dkv of the token rows or of the compressed rows, after RoPE's backward */
     void *dkv, *drow;

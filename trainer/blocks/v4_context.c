@@ -1,9 +1,9 @@
 /* v4_context.c - V4 attention over rows that several ranks share (trainer/parallel/context.h), in contiguous slices.
  *
  * A rank computes queries, keys and compressed rows of its slice, and gathers the keys of the whole row: kv, and the
- * compressed keys of the indexer. Its queries give a term of the gradient of every key of the row. A reduce-scatter sums
- * these terms over the ranks in f32, and each rank gets the sums of its own keys. Gathered keys are not kept: the backward
- * pass gathers them again.
+ * compressed keys of the indexer. Its queries give a term of the gradient of every key of the row. A reduce-scatter
+ * sums these terms over the ranks in f32, and each rank gets the sums of its own keys. Gathered keys are not kept: the
+ * backward pass gathers them again.
  *
  * The length of a slice is a multiple of every layer's ratio. Without `overlap` (compressor.h), every compressed row
  * therefore pools tokens of one slice only. With overlap, row 0 of a slice also pools the last `ratio` tokens of the
@@ -97,7 +97,8 @@ static pb_status gather(const pb_v4_pass *p, const void *x, void *y, int from, i
     return PB_OK;
 }
 
-/* The backward of gather: sums x [B,ranks*each,D] over the ranks; each rank gets the sums of its rows in y [B,each,D]. */
+/* The backward of gather: sums x [B,ranks*each,D] over the ranks; each rank gets the sums of its rows in y
+ * [B,each,D]. */
 static pb_status reduce(const pb_v4_pass *p, const float *x, float *y, int from, int n, int each, int D)
 {
     const size_t ranks = (size_t)p->t->context.ranks;
@@ -152,8 +153,8 @@ pb_status pb_v4_reduce_index(const pb_v4_pass *p)
 
 /* ---- the compressed row that pools tokens of two slices ---------------------------------------------------------- */
 
-/* A copy of n rows of `columns` elements for every batch row. x and y point to the first element for batch row 0. Rows are
- * ldx and ldy elements apart, batch rows nextx and nexty elements. x NULL: zeros. */
+/* A copy of n rows of `columns` elements for every batch row. x and y point to the first element for batch row 0. Rows
+ * are ldx and ldy elements apart, batch rows nextx and nexty elements. x NULL: zeros. */
 typedef struct part {
     const void *x;
     void *y;
@@ -174,8 +175,8 @@ static pb_status copy(const pb_v4_pass *p, const part *c)
     return PB_OK;
 }
 
-/* Makes v4.edge [B,2 EDGE,2C]: the last tokens of the previous rank, then the first ones of this rank. x: the columns of
- * the compressor's values and gates, rows ld elements apart. */
+/* Makes v4.edge [B,2 EDGE,2C]: the last tokens of the previous rank, then the first ones of this rank. x: the columns
+ * of the compressor's values and gates, rows ld elements apart. */
 static pb_status exchange(const pb_v4_pass *p, const void *x, size_t ld, int C)
 {
     const pb_v4 *v = p->v;

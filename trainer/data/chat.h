@@ -2,9 +2,10 @@
  * produced.
  *
  * The output is byte for byte that of the family's own template, without a generation prompt unless `answer` is set:
- * the jinja templates in tokenizer_config.json for chatml, qwen2.5, qwen3 and llama3, and encoding_dsv4.py for deepseek-v4. If a conversation
- * has tools or reasoning and its family's template does not support them, it is rejected, and the message names the
- * feature. Reasoning of earlier turns is dropped where the family's template drops it.
+ * the jinja templates in tokenizer_config.json for chatml, qwen2.5, qwen3 and llama3, and encoding_dsv4.py for
+ * deepseek-v4. If a conversation has tools or reasoning and its family's template does not support them, it is
+ * rejected, and the message names the feature. Reasoning of earlier turns is dropped where the family's template drops
+ * it.
  *
  *   bytes        chatml with the two markers of the byte tokenizer
  *   chatml       <|im_start|>role\n content <|im_end|>\n for each message; a default system message if one is given

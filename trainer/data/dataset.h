@@ -106,9 +106,9 @@ void pb_dataset_batch(const pb_dataset *d, int B, size_t index, const pb_rows *o
 /* Makes rows first..B-1 of `out` empty: no position counts. With it a batch can hold the rest of an epoch without
  * drawing from the next epoch, which may have another number of rows. */
 void pb_dataset_blank(const pb_dataset *d, int first, int B, const pb_rows *out);
-/* The row length of a batch or step: the positions that the longest of n rows uses, rounded up to a multiple of `bucket`,
- * but at most S and at least 1; bucket 0: S. pb_rows_shorten shortens the n rows in place from `from` to `to` positions
- * each. */
+/* The row length of a batch or step: the positions that the longest of n rows uses, rounded up to a multiple of
+ * `bucket`, but at most S and at least 1; bucket 0: S. pb_rows_shorten shortens the n rows in place from `from` to `to`
+ * positions each. */
 int pb_rows_length(const pb_rows *r, size_t n, int S, int bucket);
 void pb_rows_shorten(const pb_rows *r, size_t n, int from, int to);
 pb_data_position pb_dataset_position(const pb_dataset *d);

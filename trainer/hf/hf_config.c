@@ -126,8 +126,8 @@ static pb_status read_yarn(const reader *r, int max_pos, pb_rope_scaling *s)
                 &s->attention);
 }
 
-/* The type "dynamic" is plain RoPE in rows up to the original length; in longer rows the base depends on the length. Such
- * rows are not supported, so the longest row is the original length. */
+/* The type "dynamic" is plain RoPE in rows up to the original length; in longer rows the base depends on the length.
+ * Such rows are not supported, so the longest row is the original length. */
 static pb_status read_dynamic(const reader *r, int *max_pos, pb_rope_scaling *s)
 {
     if (s->original_len != floor(s->original_len) || !(s->original_len < 1 << 30))

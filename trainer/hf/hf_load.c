@@ -30,8 +30,8 @@ typedef struct loader {
     source *source; /* [m->n] */
     void *host;     /* [CHUNK] elements of the largest dtype */
     void *dense;    /* [CHUNK] elements of device memory, the input of the NF4 quantisation */
-    /* With double quantisation: f32 scales of a chunk in device memory, and of the whole parameter on the host, which are
-     * quantised when the last chunk is there. */
+    /* With double quantisation: f32 scales of a chunk in device memory, and of the whole parameter on the host, which
+     * are quantised when the last chunk is there. */
     void *chunk_absmax;
     float *absmax;
     pb_load_report report;

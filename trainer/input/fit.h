@@ -25,6 +25,7 @@ typedef struct pb_fit {
 pb_status pb_fit_peak(const pb_fit *f, double *bytes);
 /* Checks that the peak fits into the memory that is available (a GPU: into its memory). ENOMEM: it does not; the
  * message has both sizes, and the peaks with each option of `train` that would lower it: --recompute, --loss-chunk,
- * --shard, --tuning, no --save-async. With a GPU, the copy of checkpoints must fit into the available host memory, too. */
+ * --shard, --tuning, no --save-async. With a GPU, the copy of checkpoints must fit into the available host memory,
+ * too. */
 pb_status pb_fit_check(const pb_fit *f);
 #endif

@@ -5,8 +5,8 @@
  *     h += o(attention(rope(qkv(norm1(h)))))          h += down(swiglu(gate_up(norm2(h))))
  *
  * After the last layer follow a norm and the head, which is the embedding matrix when the two are tied. The DeepSeek-V4
- * family replaces the attention block by that of v4.h. In the Doge family, whose attention is that of gqa_dynamic.c, both
- * lines begin with h = f * h instead of h, where f is a learned vector [D] (residual.h). */
+ * family replaces the attention block by that of v4.h. In the Doge family, whose attention is that of gqa_dynamic.c,
+ * both lines begin with h = f * h instead of h, where f is a learned vector [D] (residual.h). */
 #ifndef PB_MODEL_H
 #define PB_MODEL_H
 #include "kernels/adamw/adamw.h"
@@ -146,8 +146,8 @@ typedef struct pb_model_config {
     /* If true, adapters' B are initialised randomly, so that no gradient is 0 (for tests). If false, B is 0. */
     bool random_b;
     int nf4_block;
-    /* QLoRA: the scales of NF4 are stored in 8 bits, QLoRA's double quantisation (Dettmers et al. 2023, arXiv:2305.14314,
-     * section 3): 0.127 in place of 0.5 bit per weight with blocks of 64. */
+    /* QLoRA: the scales of NF4 are stored in 8 bits, QLoRA's double quantisation (Dettmers et al. 2023,
+     * arXiv:2305.14314, section 3): 0.127 in place of 0.5 bit per weight with blocks of 64. */
     bool nf4_double;
     /* Weight of the indexers' own loss, which is trained together with the language model's; 0: the indexers are not
      * trained. V4 only. */
@@ -204,8 +204,8 @@ typedef struct pb_model {
     int ordered;
     size_t vector, wide;
     /* With cfg.sharded: the trained weights, element i of the vector of gradients at wide_w + i of the model's dtype
-     * below `wide` (NULL with cfg.no_weights), and at rest_w + (i - rest) of f32 from `rest` on, where the first f32 vector of a bf16 model
-     * begins. */
+     * below `wide` (NULL with cfg.no_weights), and at rest_w + (i - rest) of f32 from `rest` on, where the first f32
+     * vector of a bf16 model begins. */
     void *wide_w;
     float *rest_w;
     size_t rest;

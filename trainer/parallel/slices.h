@@ -3,10 +3,11 @@
  *
  * The flat layout. The trained tensors are one vector in the order of pb_model.order; element i of tensor p is element
  * p->at + i of the vector. Bucket b is a range of the vector (pb_bucket). Its slices are contiguous, in the order of
- * the ranks, and cover it; a slice may be empty. A slice ends at the end of a tensor or at p->at + k pb_cut_run(p), that
- * is, between two partial sums of the gradient's norm (clip.h) and between two blocks of 8-bit moments (adamw.h). So
- * each partial sum and each block of the unsharded tensor is computed by one rank, and the norm and the moments are
- * bitwise identical for any number of ranks. The own vector of a rank is its slices of all buckets, one after the other.
+ * the ranks, and cover it; a slice may be empty. A slice ends at the end of a tensor or at p->at + k pb_cut_run(p),
+ * that is, between two partial sums of the gradient's norm (clip.h) and between two blocks of 8-bit moments (adamw.h).
+ * So each partial sum and each block of the unsharded tensor is computed by one rank, and the norm and the moments are
+ * bitwise identical for any number of ranks. The own vector of a rank is its slices of all buckets, one after the
+ * other.
  *
  * Which rank gets what. Where AdamW trains all tensors, the counts are as equal as the rule above allows. With NorMuon
  * (pb_model_config.row_moments) a slice that ends inside a matrix of NorMuon also ends at the end of a block
@@ -41,8 +42,8 @@ pb_status pb_slices_make(const pb_model *m, const pb_buckets *b, int ranks, int 
 void pb_slices_free(pb_slices *s); /* {0} is allowed */
 /* Where the slice of a rank begins in its bucket, in elements. */
 size_t pb_slice_at(const pb_slices *s, int bucket, int rank);
-/* A slice may end at each multiple of this number of elements of a tensor. It is a multiple of pb_clip_run and, for 8-bit
- * moments, of PB_ADAMW_BLOCK. */
+/* A slice may end at each multiple of this number of elements of a tensor. It is a multiple of pb_clip_run and, for
+ * 8-bit moments, of PB_ADAMW_BLOCK. */
 size_t pb_cut_run(const pb_param *p);
 /* The number of second moments of a piece: one per element, or one per row if p->by_rows is set (NorMuon). */
 static inline size_t pb_piece_seconds(const pb_piece *x) { return x->p->by_rows ? x->n / x->p->cols : x->n; }

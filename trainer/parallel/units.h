@@ -42,7 +42,8 @@ static inline bool pb_in_no_unit(const pb_model *m, const pb_param *p) { return 
 /* Bytes of a frozen tensor: w; or NF4 codes, and after pb_nf4_codes(p) bytes its scales. */
 size_t pb_frozen_bytes(const pb_model *m, const pb_param *p);
 size_t pb_nf4_codes(const pb_param *p); /* a multiple of PB_UNIT_ALIGN */
-/* The scales of a tensor whose scales are at `at`: absmax; or, with double quantisation, absmax_q, absmax2 and offset. */
+/* The scales of a tensor whose scales are at `at`: absmax; or, with double quantisation, absmax_q, absmax2 and
+ * offset. */
 pb_nf4_scales pb_nf4_scales_at(const pb_model *m, const pb_param *p, unsigned char *at);
 /* Where the frozen slice of a rank begins in its unit, in bytes. */
 size_t pb_unit_slice_at(const pb_units *u, int unit, int rank);

@@ -38,8 +38,8 @@ static pb_status norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gai
                                                       .dtype = t->model.cfg.dtype});
 }
 
-/* Backward of the factor of a residual connection, where the model has one: dcur, the gradient of h = factor x + r and so
- * of r, becomes that of x through the residual connection. The backward pass of the block, which reads dcur as the
+/* Backward of the factor of a residual connection, where the model has one: dcur, the gradient of h = factor x + r and
+ * so of r, becomes that of x through the residual connection. The backward pass of the block, which reads dcur as the
  * gradient of r, must come before. */
 static pb_status factor_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *factor, const void *x)
 {

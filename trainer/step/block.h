@@ -30,7 +30,8 @@ typedef struct pb_block {
     void (*carve_shared)(pb_trainer *t);   /* reserves tables, and buffers that all layers share */
     void (*carve_backward)(pb_trainer *t); /* reserves gradients of activations, one set for all layers */
     pb_status (*tables)(pb_trainer *t);    /* computes and uploads the RoPE tables; host syncs */
-    /* Uploads what the block needs of a batch's rows of S tokens, besides t->start and t->pos. NULL: nothing. Host syncs. */
+    /* Uploads what the block needs of a batch's rows of S tokens, besides t->start and t->pos. NULL: nothing. Host
+     * syncs. */
     pb_status (*rows)(pb_trainer *t, const pb_batch *b, int S);
     pb_status (*begin)(pb_ctx *ctx, const pb_trainer *t); /* enqueued once per forward pass, before the first layer */
     pb_status (*forward)(pb_ctx *ctx, const pb_trainer *t, int layer); /* reads the layer's n1, writes t->proj */

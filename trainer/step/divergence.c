@@ -9,8 +9,8 @@
 #include "trainer/step/forward.h"
 #include "trainer/step/products.h"
 
-/* Bounds of the error, with room for larger models than those that were tried (docs/profiling.md). Gradients pass through
- * all layers. */
+/* Bounds of the error, with room for larger models than those that were tried (docs/profiling.md). Gradients pass
+ * through all layers. */
 static double bound_of(const pb_trainer *t, pb_dtype dtype, bool gradient)
 {
     const bool narrow = t->model.cfg.dtype == PB_BF16;

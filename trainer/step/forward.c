@@ -1,5 +1,5 @@
-/* forward.c - the forward phase: computes logits from token ids (with a loss chunk: what they are computed from), and stores
- * the activations for the backward pass. */
+/* forward.c - the forward phase: computes logits from token ids (with a loss chunk: what they are computed from), and
+ * stores the activations for the backward pass. */
 #include "trainer/step/forward.h"
 
 #include "kernels/addnorm/addnorm.h"

@@ -5,12 +5,13 @@
  *
  *     z = nf W^T      dz = inv_count mask (softmax(z) - target)      dn = dz W      dW (+)= dz^T nf
  *
- * With loss_chunk = C, the loss phase does all of this for C tokens at a time, in memory for C rows of logits. inv_count
- * is in device memory before the forward phase, so the gradient of a chunk needs no other chunk. The sums of the loss
- * and of dW are those of the chunks, in their order: they may differ from those of one chunk by rounding.
+ * With loss_chunk = C, the loss phase does all of this for C tokens at a time, in memory for C rows of logits.
+ * inv_count is in device memory before the forward phase, so the gradient of a chunk needs no other chunk. The sums of
+ * the loss and of dW are those of the chunks, in their order: they may differ from those of one chunk by rounding.
  *
  * The same idea without a gradient: Wijmans et al. 2024, "Cut Your Losses in Large-Vocabulary Language Models",
- * arXiv:2411.09009; with a gradient in the forward pass: Hsu et al. 2024, "Liger Kernel", arXiv:2410.10989, section 3. */
+ * arXiv:2411.09009; with a gradient in the forward pass: Hsu et al. 2024, "Liger Kernel", arXiv:2410.10989, section
+ * 3. */
 #ifndef PB_LOSS_H
 #define PB_LOSS_H
 #include "trainer/step/trainer_impl.h"

@@ -1,5 +1,5 @@
-/* optimizer.c - the optimizer phase: applies the clipped gradients. NorMuon, if it is selected, updates the matrices, and
- * AdamW all other trained parameters. A step whose loss or norm is not finite is skipped. */
+/* optimizer.c - the optimizer phase: applies the clipped gradients. NorMuon, if it is selected, updates the matrices,
+ * and AdamW all other trained parameters. A step whose loss or norm is not finite is skipped. */
 #include "trainer/step/matrices.h"
 #include "trainer/step/shards.h"
 

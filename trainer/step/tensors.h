@@ -16,8 +16,8 @@
  * (--recompute), has layer 0's values, and is listed for layer 0 only. Not listed: with sharded gradients or weights,
  * those that a rank does not have whole; chunks of logits.
  *
- * Gradients of activations are overwritten by the next layer, so they are not listed, but given during the backward pass
- * (pb_trainer_observe), in the order in which it computes them:
+ * Gradients of activations are overwritten by the next layer, so they are not listed, but given during the backward
+ * pass (pb_trainer_observe), in the order in which it computes them:
  *
  *     grad_nf, grad_hf              of the last norm's output and input
  *     layers.L.grad_act, grad_gu,   of the MLP: the output and the input of SwiGLU, and the MLP's input n2
@@ -60,9 +60,9 @@ pb_status pb_trainer_tensors(const pb_trainer *t, pb_tensor_fn each, void *self)
 pb_status pb_trainer_activations(const pb_trainer *t, pb_tensor_fn each, void *self);
 pb_status pb_trainer_parameters(const pb_trainer *t, pb_tensor_fn each, void *self);
 
-/* Sets a callback: each backward pass calls each(self, gradient) for every gradient of an activation, right after the op
- * that completes it. If the callback fails, the backward pass stops and returns its status. NULL: no callback. While one
- * is set, steps must run eagerly, because it reads device memory between the ops. */
+/* Sets a callback: each backward pass calls each(self, gradient) for every gradient of an activation, right after the
+ * op that completes it. If the callback fails, the backward pass stops and returns its status. NULL: no callback. While
+ * one is set, steps must run eagerly, because it reads device memory between the ops. */
 void pb_trainer_observe(pb_trainer *t, pb_tensor_fn each, void *self);
 
 /* The place of element `index` of a tensor of the current batch. */

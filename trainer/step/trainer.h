@@ -273,8 +273,8 @@ typedef struct pb_memory {
     size_t weights, grads, moments, activations;
 } pb_memory;
 pb_memory pb_trainer_memory(const pb_trainer *t);
-/* With context parallelism: the attention scores of the rank that computes the most of them / the mean of the ranks that
- * share a row, in a longest row that is not packed. Otherwise 1. */
+/* With context parallelism: the attention scores of the rank that computes the most of them / the mean of the ranks
+ * that share a row, in a longest row that is not packed. Otherwise 1. */
 double pb_trainer_imbalance(const pb_trainer *t);
 /* FLOPs of the matrix products and of attention in one step of this rank, with its longest rows. With context
  * parallelism, attention is the mean of the ranks that share a row. */

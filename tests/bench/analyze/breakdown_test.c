@@ -136,9 +136,10 @@ static pb_gpu_event event(pb_gpu_kind kind, const char *name, uint32_t correlati
                           .bytes = 1000};
 }
 
-/* The GPU's time of the two steps of 10 ms, and the ops of its work. Kernel 1 is enqueued in outer, after its inner op, by a
- * call of the runtime with one of the driver inside; kernel 2 in inner; kernel 3 by an unknown call. A copy overlaps them.
- * NCCL's kernel overlaps kernel 2 for 1 ms. In the second step a replayed kernel has the place of its capture. */
+/* The GPU's time of the two steps of 10 ms, and the ops of its work. Kernel 1 is enqueued in outer, after its inner op,
+ * by a call of the runtime with one of the driver inside; kernel 2 in inner; kernel 3 by an unknown call. A copy
+ * overlaps them. NCCL's kernel overlaps kernel 2 for 1 ms. In the second step a replayed kernel has the place of its
+ * capture. */
 static void a_gpu_is_divided_and_its_work_joined(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* simulated_sessions.h - the values of a comparison with stored sessions on a simulated machine: sessions, a run, and its
- * second measurement.
+/* simulated_sessions.h - the values of a comparison with stored sessions on a simulated machine: sessions, a run, and
+ * its second measurement.
  *
  * The logarithm of a value is a sum of three random terms: one per session, which all its rows share; one per process
  * and row; and one per host of a pool. One process in seven is in a slower mode, so the noise has a heavy right tail. A

@@ -168,8 +168,8 @@ static void put_value(pb_emitter *s, const char *key, const char *metric, double
     CHECK_OK(pb_emit(s, &c, metric, value, 0, PB_ROW_OK, ""));
 }
 
-/* Steps of several ranks have requirements of their own, and each type of reduction has one. A step of several ranks, or
- * one that recomputes activations, is not judged as the step of one rank. */
+/* Steps of several ranks have requirements of their own, and each type of reduction has one. A step of several ranks,
+ * or one that recomputes activations, is not judged as the step of one rank. */
 static void steps_of_several_ranks_are_judged(void **state)
 {
     static const char row[] = "&tuning=full,requirement,1,none,";

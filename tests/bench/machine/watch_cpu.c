@@ -5,8 +5,8 @@
  *                 the last number holds for all later processes
  * PB_FAKE_STEAL   likewise, how many CPUs' time the hypervisor gives to other virtual machines
  * PB_FAKE_QUOTA   the CPU quota of the container
- * If neither of the first two is set, the machine's real state is returned. Otherwise the kernel seems not to tell how long
- * threads wait for a CPU, unless this variable is set too:
+ * If neither of the first two is set, the machine's real state is returned. Otherwise the kernel seems not to tell how
+ * long threads wait for a CPU, unless this variable is set too:
  * PB_FAKE_LOST    the share of their time that threads wait for a CPU; "0.5,3": only in the first 3 s of each process */
 #include <stdlib.h>
 #include <string.h>

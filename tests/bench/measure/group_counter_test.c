@@ -1,5 +1,5 @@
-/* group_counter_test.c - counting by a metric group: only the call is counted, counters that were taken away are said and
- * not scaled, and a metric that was not measured, or that calls do not repeat, has no value and says why. */
+/* group_counter_test.c - counting by a metric group: only the call is counted, counters that were taken away are said
+ * and not scaled, and a metric that was not measured, or that calls do not repeat, has no value and says why. */
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* roofline_test.c - the roofline report: the share of the ceilings and what bounds an op, from rows that were written for
- * the test, with and without counters. */
+/* roofline_test.c - the roofline report: the share of the ceilings and what bounds an op, from rows that were written
+ * for the test, with and without counters. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* gqa_check_test.c - tests of grouped-query attention in the suite attention: which cases it refuses, that every variant
- * passes the comparison with the reference, and which errors this comparison finds. */
+/* gqa_check_test.c - tests of grouped-query attention in the suite attention: which cases it refuses, that every
+ * variant passes the comparison with the reference, and which errors this comparison finds. */
 #include "bench/suites/gqa_check.h"
 
 #include "bench/suites/suite.h"
@@ -56,8 +56,8 @@ static void every_variant_and_list_is_right(void **state)
     }
 }
 
-/* Union mode: the kept keys of 60 are 10; query i attends to those up to i. Exact mode: query i attends to min(i + 1, 10)
- * keys. Dense: to i + 1. */
+/* Union mode: the kept keys of 60 are 10; query i attends to those up to i. Exact mode: query i attends to min(i + 1,
+ * 10) keys. Dense: to i + 1. */
 static void pairs_are_those_of_the_lists(void **state)
 {
     pb_gqa_call c = open_case(*state, "fwd variant=dynmask list=exact seq=60 heads=4 qk=8 topk=10");

@@ -1,5 +1,5 @@
-/* parity_case_test.c - tests of the case `parity` of suite backward: its four requirements pass on correct code, and each
- * fails on the fault that it is there for. Only the tested trainer has the faults, not the oracle. */
+/* parity_case_test.c - tests of the case `parity` of suite backward: its four requirements pass on correct code, and
+ * each fails on the fault that it is there for. Only the tested trainer has the faults, not the oracle. */
 #include "bench/rows/read.h"
 #include "bench/rows/series.h"
 #include "bench/suites/parity.h"

@@ -1,5 +1,5 @@
-/* rank_check_test.c - tests what the check of several ranks accepts: losses and gradient norms of two steps within their
- * bounds, and nothing else, NaN included. */
+/* rank_check_test.c - tests what the check of several ranks accepts: losses and gradient norms of two steps within
+ * their bounds, and nothing else, NaN included. */
 #include <math.h>
 
 #include "bench/suites/rank_steps.h"

@@ -1,9 +1,9 @@
-/* doge_test.c - tests of dynamic-mask attention in the trainer: which keys each variant keeps, what adapters leave frozen,
- * and refused settings. trainer_test and hf_test compare the family with PyTorch and with transformers. */
+/* doge_test.c - tests of dynamic-mask attention in the trainer: which keys each variant keeps, what adapters leave
+ * frozen, and refused settings. trainer_test and hf_test compare the family with PyTorch and with transformers. */
 #include "tests/trainer/step/trainer_fixture.h"
 
-/* Runs the forward phase and the loss on the seeded batch, whose last token of the first row is replaced by `last` unless it
- * is negative. Returns the losses of the tokens [T]. */
+/* Runs the forward phase and the loss on the seeded batch, whose last token of the first row is replaced by `last`
+ * unless it is negative. Returns the losses of the tokens [T]. */
 static float *losses(pb_ctx *ctx, const pb_train_config *c, int last)
 {
     pb_trainer *t = open_trainer(ctx, c);
@@ -57,8 +57,8 @@ static void sparse_leaves_out_keys_beyond_its_window(void **state)
     free(dense), free(sparse), free(all);
 }
 
-/* Another last token of a row changes no earlier loss with sparse attention. With union it may, because union selects keys
- * of the whole row. Other rows never change. */
+/* Another last token of a row changes no earlier loss with sparse attention. With union it may, because union selects
+ * keys of the whole row. Other rows never change. */
 static void only_union_depends_on_later_tokens(void **state)
 {
     for (int k = 0; k < 2; k++) {

@@ -71,8 +71,8 @@ static void check_logits(pb_ctx *ctx, pb_trainer *t, const pb_safetensors *f, do
     free(want), free(got);
 }
 
-/* The terms of a gradient of Doge's dt_bias nearly cancel. In double precision its norm in layer 0 is 1.2391133e-4; in f32
- * it is off by 3.1e-6 of that in transformers, and by 1.1e-5 and 1.8e-5 in two implementations of this project. */
+/* The terms of a gradient of Doge's dt_bias nearly cancel. In double precision its norm in layer 0 is 1.2391133e-4; in
+ * f32 it is off by 3.1e-6 of that in transformers, and by 1.1e-5 and 1.8e-5 in two implementations of this project. */
 static double bound_of(const pb_param *p) { return strstr(p->name, "dt_bias") ? 4e-5 : 2e-5; }
 
 static void check_gradients(const pb_model *m, const pb_safetensors *f)

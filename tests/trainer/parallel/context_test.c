@@ -1,5 +1,5 @@
-/* context_test.c - tests how rows are divided over ranks: each token is on one rank, in the order of its chunks, and the
- * scores of the ranks are those that counting gives. */
+/* context_test.c - tests how rows are divided over ranks: each token is on one rank, in the order of its chunks, and
+ * the scores of the ranks are those that counting gives. */
 #include "tests/test.h"
 #include "trainer/parallel/context.h"
 

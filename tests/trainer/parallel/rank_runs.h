@@ -143,8 +143,8 @@ static inline void merge_ranks(group *w, float *vector, size_t n)
     free(all);
 }
 
-/* Copies n moments of a shard to their place in `to`, the moments of the whole tensor of `all` elements. first: the index
- * of the first one in it. */
+/* Copies n moments of a shard to their place in `to`, the moments of the whole tensor of `all` elements. first: the
+ * index of the first one in it. */
 static inline void copy_moments(pb_adamw_format f, float *to, size_t all, size_t first, void *from, size_t n)
 {
     const size_t e = f == PB_ADAMW_F32 ? 4 : f == PB_ADAMW_BF16 ? 2 : 1;

@@ -1,5 +1,5 @@
-/* divergence_test.c - two trainers side by side: equal ones agree in every tensor, and a fault in one op of one layer is
- * named by the first tensor that it spoils, and does not become an error of later layers. */
+/* divergence_test.c - two trainers side by side: equal ones agree in every tensor, and a fault in one op of one layer
+ * is named by the first tensor that it spoils, and does not become an error of later layers. */
 #include "tests/trainer/step/trainer_fixture.h"
 #include "trainer/step/divergence.h"
 #include "trainer/step/trainer_impl.h"

@@ -1,6 +1,6 @@
-/* loss_chunk_test.c - tests of the head in chunks of tokens: the same loss and gradients as with the logits of all tokens,
- * eagerly, in graphs and with recomputed activations; memory for the logits of a chunk only, which the plan backend
- * predicts; evaluation without gradients. trainer_test compares the gradients with PyTorch's. */
+/* loss_chunk_test.c - tests of the head in chunks of tokens: the same loss and gradients as with the logits of all
+ * tokens, eagerly, in graphs and with recomputed activations; memory for the logits of a chunk only, which the plan
+ * backend predicts; evaluation without gradients. trainer_test compares the gradients with PyTorch's. */
 #include "tests/trainer/step/trainer_fixture.h"
 #include "trainer/step/graphs.h"
 #include "trainer/step/trainer_impl.h"
@@ -64,8 +64,8 @@ static pb_train_config case_of(int i)
 }
 enum { CASES = 3 * PB_NTUNINGS * PB_NFLOAT };
 
-/* Sums over tokens have another order: the first step's loss and gradients differ by rounding of f32, also in bf16, where
- * the gradient of a token's logits is the same and gradients of weights are f32. */
+/* Sums over tokens have another order: the first step's loss and gradients differ by rounding of f32, also in bf16,
+ * where the gradient of a token's logits is the same and gradients of weights are f32. */
 static void chunks_give_the_loss_and_gradients_of_all_tokens(void **state)
 {
     static const int sizes[] = {1, 5, 17, T - 1, T, 1000};

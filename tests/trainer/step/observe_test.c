@@ -1,5 +1,5 @@
-/* observe_test.c - tests gradients of activations that the backward pass reports: which ones, in what order, and that the
- * gradients of weights and of other activations are products of them. */
+/* observe_test.c - tests gradients of activations that the backward pass reports: which ones, in what order, and that
+ * the gradients of weights and of other activations are products of them. */
 #include "tests/trainer/step/trainer_fixture.h"
 #include "trainer/step/graphs.h"
 #include "trainer/step/trainer_impl.h"

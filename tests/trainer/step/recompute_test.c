@@ -76,8 +76,8 @@ static const char *const words[PB_NRECOMPUTES] = {
 #undef X
 };
 
-/* Compares every setting with eager steps that keep all activations. Graphs and eager steps take turns over the settings,
- * and with the next `number` the other way round. */
+/* Compares every setting with eager steps that keep all activations. Graphs and eager steps take turns over the
+ * settings, and with the next `number` the other way round. */
 static void compare(pb_ctx *ctx, const pb_train_config *c, const char *what, int number)
 {
     ctx->deterministic = true;
