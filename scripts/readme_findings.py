@@ -103,19 +103,20 @@ def injected(s):
 
 
 def failed(s):
+    """Of each requirement that failed: its statement, its bound, and the value of each case."""
     results = [r for r in map(s.read, (name + ".csv" for name in SUITES)) if r]
     judged = [q for r in results for q in r.requirements()]
-    texts = []
+    cases = {}
     for q in judged:
         if q.failed:
             case = " ".join(q.axes[a] for a in ("op", "model", "tuning", "mode") if a in q.axes)
             case += f"{', ' if case else ''}{q.axes['seq']} tokens" if "seq" in q.axes else ""
             worst = (min if q.relation.startswith(">") else max)(q.values)
-            how = q.how.rpartition(": ")[2] if len(q.values) == 1 else f"{worst:.3f}"
-            texts.append(f"{q.statement.partition(':')[0]} ({case}): {q.metric} {how}, required {q.relation} {q.bound:g} "
-                         f"(`{q.id}`)")
+            cases.setdefault(q.id, (q, []))[1].append(f"{worst:.3f} ({case})")
+    texts = [f"{q.statement.partition(':')[0]}: {q.metric} {q.relation} {q.bound:g} is required, measured "
+             f"{' and '.join(values)} (`{q.id}`)" for q, values in cases.values()]
     if texts:
-        return f"**{len(texts)} of {len(judged)} failed**: " + "; ".join(texts)
+        return f"**{sum(len(v) for _, v in cases.values())} of {len(judged)} cases failed**: " + "; ".join(texts)
     return f"all {len(judged)} are met" if judged else ""
 
 
