@@ -104,17 +104,19 @@ typedef struct pb_v4 {
     pb_v4_index_back index_back;
     void *dwide;                /* [T,H*d] */
     void *dlow, *dqr, *dlatent; /* gradients of low, qr and latent */
-    /* Only with context parallelism, for rows of N tokens and M compressed rows. all [B,N+M,d]: the keys
-     * of the whole row, N tokens, then M compressed rows; index_all [B,M,index_d]: those of the indexer. start [B,S]:
-     * first token of each token's conversation, counted from the slice's first token; edge_start [B,2r], r = 4, the
-     * ratio of overlapping groups: the same for the first r tokens of the slice and the r tokens before them. */
+    /* Only with context parallelism, for rows of N tokens and M compressed rows. all [B,N+M,d]: the keys of the whole
+     * row, N tokens, then M compressed rows; index_all [B,M,index_d]: those of the indexer. start [B,S]: first token of
+     * each token's conversation, counted from the slice's first token. */
     void *all, *index_all;
-    int32_t *start, *edge_start;
-    /* edge_own [B,r,2C]: values and gates that this rank sends, those of its last r tokens, in the backward pass the
-     * gradients of the previous rank's; edge_all: those of all ranks; edge [B,2r,2C]: values and gates of the 2r
-     * tokens; edge_row [B,2,D]: the rows pooled from them, in the backward pass their gradients; dedge: gradient of
-     * edge */
-    void *edge_own, *edge_all, *edge, *edge_row, *dedge;
+    int32_t *start;
+    /* The edge: the last r tokens of the slice before this one; r = 4, the ratio of overlapping groups. joint: the edge
+     * and the first r tokens of the slice. joint_start [B,2r]: first token of each one's conversation, counted from the
+     * first of the 2r tokens; joint [B,2r,2C]: their values and gates; djoint: gradient of joint. edge_own [B,r,2C]:
+     * values and gates of the last r tokens of this slice, which are sent to the next rank; in the backward pass the
+     * gradients that go to the previous rank. edge_all: edge_own of all ranks. edge_row [B,2,D]: the two rows pooled
+     * from joint; in the backward pass their gradients. */
+    int32_t *joint_start;
+    void *edge_own, *edge_all, *joint, *edge_row, *djoint;
     /* The terms that this rank's queries add to the gradients of all (dall) and index_all (dindex); dpart [B,S+G,d]:
      * the sums over the ranks of one of them, for the keys of this rank */
     float *dall, *dindex, *dpart;

@@ -47,22 +47,22 @@ void pb_v4_context_carve(pb_trainer *t, const pb_v4_shape *s, bool backward)
         v->dall = pb_carve(m, keys * sizeof *v->dall);
         v->dpart = pb_carve(m, one * B * s->S_kv * t->model.g.d * sizeof *v->dpart);
         v->dindex = pb_carve(m, trained * index * sizeof *v->dindex);
-        v->dedge = pb_carve(m, 2 * edge * e);
+        v->djoint = pb_carve(m, 2 * edge * e);
         return;
     }
     v->all = pb_carve(m, keys * e);
     v->index_all = pb_carve(m, index * e);
     v->start = pb_carve(m, t->cfg.packed ? one * (size_t)t->T * sizeof *v->start : 0);
-    v->edge_start = pb_carve(m, t->cfg.packed ? one * B * 2 * EDGE * sizeof *v->edge_start : 0);
+    v->joint_start = pb_carve(m, t->cfg.packed ? one * B * 2 * EDGE * sizeof *v->joint_start : 0);
     v->edge_own = pb_carve(m, edge * e);
     v->edge_all = pb_carve(m, ranks * edge * e);
-    v->edge = pb_carve(m, 2 * edge * e);
+    v->joint = pb_carve(m, 2 * edge * e);
     v->edge_row = pb_carve(m, one * B * C * e); /* C is 2D where groups overlap */
 }
 
 /* Uploads the first token of each token's conversation: v4.start counts tokens from the beginning of the slice,
- * v4.edge_start from the beginning of the edge. Of edge_start, the compressor reads only the entry of the slice's first
- * token. */
+ * v4.joint_start from the beginning of the edge. Of joint_start, the compressor reads only the entry of the slice's
+ * first token. */
 pb_status pb_v4_context_rows(pb_trainer *t, const pb_batch *b, int S)
 {
     const pb_v4 *v = pb_v4_of(t);
@@ -70,11 +70,11 @@ pb_status pb_v4_context_rows(pb_trainer *t, const pb_batch *b, int S)
     if (!t->cfg.context || !t->cfg.packed) return PB_OK;
     int32_t *start = calloc(B * (own + 2 * EDGE), sizeof *start);
     if (!start) return pb_fail(PB_ENOMEM, "no memory for the conversations of a batch");
-    int32_t *edge = start + B * own;
+    int32_t *joint = start + B * own;
     for (size_t i = 0; i < B * own; i++) start[i] = b->start[i / own * (size_t)S + from + i % own] - (int32_t)from;
-    for (size_t i = 0; i < B * 2 * EDGE; i++) edge[i] = start[i / (2 * EDGE) * own] + EDGE;
+    for (size_t i = 0; i < B * 2 * EDGE; i++) joint[i] = start[i / (2 * EDGE) * own] + EDGE;
     pb_status s = pb_upload(t->ctx, v->start, start, B * own * sizeof *start);
-    if (s == PB_OK) s = pb_upload(t->ctx, v->edge_start, edge, B * 2 * EDGE * sizeof *edge);
+    if (s == PB_OK) s = pb_upload(t->ctx, v->joint_start, joint, B * 2 * EDGE * sizeof *joint);
     free(start);
     return s;
 }
@@ -175,7 +175,7 @@ static pb_status copy(const pb_v4_pass *p, const part *c)
     return PB_OK;
 }
 
-/* Makes v4.edge [B,2 EDGE,2C]: the last tokens of the previous rank, then the first ones of this rank. x: the columns
+/* Makes v4.joint [B,2 EDGE,2C]: the last tokens of the previous rank, then the first ones of this rank. x: the columns
  * of the compressor's values and gates, rows ld elements apart. */
 static pb_status exchange(const pb_v4_pass *p, const void *x, size_t ld, int C)
 {
@@ -187,8 +187,8 @@ static pb_status exchange(const pb_v4_pass *p, const void *x, size_t ld, int C)
                     .comm = p->t->cfg.context, .x = v->edge_own, .y = v->edge_all, .count = all, .dtype = p->dtype}));
     if (!follows_another(p)) return PB_OK;
     const void *before = at(p, v->edge_all, (size_t)(p->t->context.rank - 1) * all);
-    PB_TRY(copy(p, &(part){before, v->edge, EDGE, (int)w, w, w, EDGE * w, 2 * EDGE * w}));
-    return copy(p, &(part){x, at(p, v->edge, EDGE * w), EDGE, (int)w, ld, w, S * ld, 2 * EDGE * w});
+    PB_TRY(copy(p, &(part){before, v->joint, EDGE, (int)w, w, w, EDGE * w, 2 * EDGE * w}));
+    return copy(p, &(part){x, at(p, v->joint, EDGE * w), EDGE, (int)w, ld, w, S * ld, 2 * EDGE * w});
 }
 
 static bool has_edge(const pb_v4_pass *p) { return p->t->cfg.context && p->s.ratio == PB_V4_OVERLAPPING; }
@@ -200,10 +200,10 @@ pb_status pb_v4_edge_forward(const pb_v4_pass *p, int ape, const void *x, size_t
     if (!has_edge(p)) return PB_OK;
     PB_TRY(exchange(p, x, ld, C));
     if (!follows_another(p)) return PB_OK;
-    PB_TRY(pb_compressor_fwd(p->ctx, &(pb_compressor_fwd_args){.a = v->edge,
-                                                               .z = at(p, v->edge, (size_t)C),
+    PB_TRY(pb_compressor_fwd(p->ctx, &(pb_compressor_fwd_args){.a = v->joint,
+                                                               .z = at(p, v->joint, (size_t)C),
                                                                .ape = pb_v4_param(p, ape)->w,
-                                                               .start = p->t->start ? v->edge_start : NULL,
+                                                               .start = p->t->start ? v->joint_start : NULL,
                                                                .c = v->edge_row,
                                                                .B = p->t->cfg.B,
                                                                .S = 2 * EDGE,
@@ -227,18 +227,18 @@ pb_status pb_v4_edge_take(const pb_v4_pass *p, void *dc, int D)
     return copy(p, &(part){NULL, dc, 1, D, d, d, 0, slice});
 }
 
-/* Computes v4.dedge, the gradients of v4.edge, and copies those of this rank's first tokens to dx. */
+/* Computes v4.djoint, the gradients of v4.joint, and copies those of this rank's first tokens to dx. */
 static pb_status own_edge_back(const pb_v4_pass *p, int ape, void *dx, size_t ld, int C, int D)
 {
     const pb_v4 *v = p->v;
     const size_t w = 2 * (size_t)C, next = (size_t)p->t->S * ld;
     PB_TRY(pb_compressor_bwd(p->ctx, &(pb_compressor_bwd_args){.dc = v->edge_row,
-                                                               .a = v->edge,
-                                                               .z = at(p, v->edge, (size_t)C),
+                                                               .a = v->joint,
+                                                               .z = at(p, v->joint, (size_t)C),
                                                                .ape = pb_v4_param(p, ape)->w,
-                                                               .start = p->t->start ? v->edge_start : NULL,
-                                                               .da = v->dedge,
-                                                               .dz = at(p, v->dedge, (size_t)C),
+                                                               .start = p->t->start ? v->joint_start : NULL,
+                                                               .da = v->djoint,
+                                                               .dz = at(p, v->djoint, (size_t)C),
                                                                .dape = pb_v4_param(p, ape)->grad,
                                                                .B = p->t->cfg.B,
                                                                .S = 2 * EDGE,
@@ -254,7 +254,8 @@ static pb_status own_edge_back(const pb_v4_pass *p, int ape, void *dx, size_t ld
                                                                .dtype = p->dtype}));
     for (size_t half = 0; half < w; half += (size_t)C) { /* values, then gates */
         const size_t from = half + (size_t)D;
-        PB_TRY(copy(p, &(part){at(p, v->dedge, EDGE * w + from), at(p, dx, from), EDGE, D, w, ld, 2 * EDGE * w, next}));
+        PB_TRY(
+            copy(p, &(part){at(p, v->djoint, EDGE * w + from), at(p, dx, from), EDGE, D, w, ld, 2 * EDGE * w, next}));
     }
     return PB_OK;
 }
@@ -267,7 +268,7 @@ pb_status pb_v4_edge_backward(const pb_v4_pass *p, int ape, const void *x, void 
     PB_TRY(exchange(p, x, ld, C));
     if (follows_another(p)) {
         PB_TRY(own_edge_back(p, ape, dx, ld, C, D));
-        PB_TRY(copy(p, &(part){v->dedge, v->edge_own, EDGE, (int)w, w, w, 2 * EDGE * w, EDGE * w}));
+        PB_TRY(copy(p, &(part){v->djoint, v->edge_own, EDGE, (int)w, w, w, 2 * EDGE * w, EDGE * w}));
     }
     /* Rank 0 sends values that no rank reads. */
     PB_TRY(pb_comm_all_gather(
