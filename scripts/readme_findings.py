@@ -103,7 +103,7 @@ def injected(s):
 
 
 def failed(s):
-    """Of each requirement that failed: its statement, its bound, and the value of each case."""
+    """The requirements that failed: statement, bound, and the value of each case."""
     results = [r for r in map(s.read, (name + ".csv" for name in SUITES)) if r]
     judged = [q for r in results for q in r.requirements()]
     cases = {}

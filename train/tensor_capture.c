@@ -119,7 +119,7 @@ static void keep(step_capture *s, pb_status status)
     snprintf(s->why, sizeof s->why, "%s", pb_error());
 }
 
-static pb_status take_gradient(void *self, const pb_tensor *x)
+static pb_status take_observed(void *self, const pb_tensor *x)
 {
     step_capture *s = self;
     if (s->status == PB_OK) keep(s, take(s, x));
@@ -152,7 +152,7 @@ static void after_micro(void *self, int micro)
     s->micro = micro;
     if (s->status == PB_OK) keep(s, pb_trainer_activations(s->j->trainer, take, s));
     if (s->status == PB_OK && s->j->micro_batches > 1) keep(s, write_layers(s));
-    s->micro = micro + 1; /* gradients that are given from now on belong to the next micro-batch */
+    s->micro = micro + 1; /* what the callback gets from now on belongs to the next micro-batch */
 }
 
 static bool any_rank_captures(const pb_tensor_capture *c, const pb_job *j, const pb_profiling *p)
@@ -192,7 +192,7 @@ void pb_tensor_capture_begin(pb_tensor_capture *c, pb_job *j, const pb_profiling
     fputs(header, c->now->page.f);
     j->after_micro = after_micro;
     j->after_micro_self = c->now;
-    if (j->o->capture_gradients) pb_trainer_observe(j->trainer, take_gradient, c->now);
+    if (j->o->capture_gradients) pb_trainer_observe(j->trainer, take_observed, c->now);
 }
 
 pb_status pb_tensor_capture_end(pb_tensor_capture *c, pb_job *j)

@@ -36,15 +36,25 @@ static int stage_of(const char *tensor)
     return strncmp(last ? last + 1 : tensor, "grad_", 5) == 0 ? ACTIVATION_GRADIENT : ACTIVATION;
 }
 
-/* The file lists tensors in the order of the forward pass; the backward pass computes gradients of parameters in the
- * opposite order. Gradients of activations are listed as they are computed. */
+/* The file lists tensors of parameters in the order of the forward pass; the backward pass computes their gradients in
+ * the opposite order. Gradients of activations are listed as they are computed. */
 static long order_of(int stage, long line) { return stage == GRADIENT ? -line : line; }
+
+/* Activations are listed layer by layer, but those that were computed again from the last layer to the first. Those of no
+ * layer come after the last one. */
+static long layer_of(const place *p)
+{
+    if (p->stage != ACTIVATION) return 0;
+    return *p->layer ? strtol(p->layer, NULL, 10) : LONG_MAX;
+}
 
 static bool is_before(const place *a, const place *b)
 {
+    const long at = layer_of(a), other = layer_of(b);
     if (a->step != b->step) return a->step < b->step;
     if (a->micro != b->micro) return a->micro < b->micro;
     if (a->stage != b->stage) return a->stage < b->stage;
+    if (at != other) return at < other;
     if (a->order != b->order) return a->order < b->order;
     return a->rank < b->rank;
 }

@@ -56,6 +56,15 @@ for name in layers.1.qkv layers.1.grad_qkv layers.0.grad_h grad_nf logits; do
 done
 [[ $(grep -c '^layers.1.o.gradient,.*,$' $table) == 1 ]] || fail 'not one row of a parameter'
 head -c 1000 grad-graph/tensors/step3-rank0-micro1-layer1.safetensors | grep -qF extra/layers.1.grad_qkv || fail 'no grad_qkv'
+# With --recompute, activations that are computed again are captured in every layer only if gradients are, too.
+for more in --capture-gradients ''; do
+    expect 0 '' env -u PB_POISON "$train" --model tiny --tuning full --batch 1 --seq 32 --steps 1 --quiet --recompute layer \
+        --profile-ranks 0 --profile-steps 0:0:0:1 --profile-out "again$more" --capture-tensors 'layers\.1\.(qkv|gu)$' $more
+done
+[[ $(grep -c '^layers.[0-9]*.gu,' again--capture-gradients/tensors/step1-rank0.csv) == 2 ]] || fail 'not gu of both layers'
+[[ $(grep -c '^layers.[0-9]*.gu,' again/tensors/step1-rank0.csv) == 1 ]] || fail 'gu of more than layer 0'
+head -c 1000 again--capture-gradients/tensors/step1-rank0-layer1.safetensors | grep -qF extra/layers.1.gu || fail 'no gu of layer 1'
+rm -r again
 expect 2 'train: --capture-gradients needs --capture-tensors' "$train" --steps 1 --quiet --capture-gradients
 expect 2 'train: --capture-tensors needs --profile-ranks' "$train" --steps 1 --quiet --capture-tensors h
 expect 2 'train: --capture-tensors: pattern: missing closing parenthesis' "$train" "${options[@]}" --capture-tensors '(' --profile-out x
@@ -111,6 +120,16 @@ sed -i s/32,0,5,70,/0,0,,,/ micro/tensors/step1-rank0.csv
 expect 0 'step 1, rank 0, micro-batch 2, op addnorm_fwd, hf, batch row 0, token 0, row 0, column 0: the first' "$bench" analyze nan micro
 sed -i s/64,0,0,0,addnorm/0,0,,,addnorm/ micro/tensors/step1-rank0.csv
 expect 0 'step 1, rank 0, embed.gradient, matrix row 0, column 0: the first' "$bench" analyze nan micro
+# Activations that were computed again are listed from the last layer to the first.
+mkdir -p again/tensors
+{
+    head -n 1 'loaded[1]/tensors/step1-rank0.csv'
+    echo layers.1.h,1,f32,64,64,0,1,1,0,9,0,3,0,addnorm_fwd,0,3,,0
+    echo layers.0.n1,0,f32,64,64,0,1,1,0,9,0,4,0,rmsnorm_fwd,0,4,,0
+    echo layers.0.qkv,0,f32,64,128,0,1,1,0,9,0,4,0,linear_fwd,0,4,,0
+    echo hf,,f32,64,64,0,1,1,0,64,0,0,0,addnorm_fwd,0,0,,0
+} >again/tensors/step1-rank0.csv
+expect 0 'step 1, rank 0, layer 0, op rmsnorm_fwd, layers.0.n1, batch row 0, token 4, row 4' "$bench" analyze nan again
 "$bench" analyze nan two >log 2>&1
 [[ $(cat log) == "step 3, rank 1, $place" ]] || fail "two ranks: $(cat log)"
 cp two/tensors/step3-rank1.csv two/tensors/step3-rank0.csv

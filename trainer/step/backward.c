@@ -116,6 +116,7 @@ static pb_status layer_back(pb_ctx *ctx, const pb_trainer *t, int layer)
     const pb_model *m = &t->model;
     const pb_layer_acts *a = &t->layers[layer];
     PB_TRY(pb_recompute_layer(ctx, t, layer));
+    PB_TRY(pb_observe_layer(t, layer));
     PB_TRY(mlp_back(ctx, t, layer, a));
     PB_TRY(factor_back(ctx, t, pb_layer_param(m, layer, PB_P_residual2), a->hm));
     PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->rstd2));

@@ -1,5 +1,5 @@
-/* observe.h - passes gradients of activations, which the next layer of the backward pass overwrites, to the callback of
- * pb_trainer_observe (tensors.h). */
+/* observe.h - passes gradients of activations, and activations that are computed again, to the callback of
+ * pb_trainer_observe (tensors.h). The next layer of the backward pass overwrites them. */
 #ifndef PB_OBSERVE_H
 #define PB_OBSERVE_H
 #include "trainer/step/tensors.h"
@@ -8,4 +8,7 @@
  * the model's dtype, which `ops` have just computed. head: columns of one head, or 0. Returns the callback's status. */
 pb_status pb_observe(const pb_trainer *t, int layer, const char *name, const char *ops, const void *p, size_t cols,
                      int head);
+/* With --recompute: calls the callback, if there is one, with all activations of the layer, which have just been computed
+ * again. */
+pb_status pb_observe_layer(const pb_trainer *t, int layer);
 #endif

@@ -93,7 +93,8 @@ static void name_mlp_output(const pb_trainer *t, int layer, char out[PB_OPS_TEXT
              adds(t, layer, PB_P_residual2));
 }
 
-static void give_layer(const pb_trainer *t, int layer, receiver *r)
+/* all: also the activations whose memory layers share because they are computed again. */
+static void give_layer(const pb_trainer *t, int layer, bool all, receiver *r)
 {
     const pb_layer_acts *a = &t->layers[layer];
     const size_t D = (size_t)t->model.g.D;
@@ -102,13 +103,13 @@ static void give_layer(const pb_trainer *t, int layer, receiver *r)
     snprintf(l.name, sizeof l.name, "layers.%d", layer);
     if (layer) name_mlp_output(t, layer - 1, ops);
     give_tokens(&l, "h", ops, a->h, D);
-    if (layer == 0 || !pb_shares_attention(t)) {
+    if (all || !pb_shares_attention(t)) {
         give_tokens(&l, "n1", layer ? "addnorm_fwd" : "rmsnorm_fwd", a->n1, D);
         t->block->tensors(t, layer, give_of_layer, &l);
     }
     name_attention_output(t, layer, ops);
-    if (layer == 0 || !pb_shares_attention(t) || !pb_shares_mlp(t)) give_tokens(&l, "hm", ops, a->hm, D);
-    if (layer > 0 && pb_shares_mlp(t)) return;
+    if (all || !pb_shares_attention(t) || !pb_shares_mlp(t)) give_tokens(&l, "hm", ops, a->hm, D);
+    if (!all && pb_shares_mlp(t)) return;
     give_tokens(&l, "n2", "addnorm_fwd", a->n2, D);
     give_tokens(&l, "gu", pb_product_ops(t, layer, &pb_product_gate_up), a->gu, 2 * (size_t)t->model.g.I);
 }
@@ -136,12 +137,22 @@ pb_tensor_place pb_tensor_place_of(const pb_trainer *t, const pb_tensor *x, size
     return (pb_tensor_place){(long)(index / (heads * S)), (long)token, (long)(in_row % (heads * L) / L)};
 }
 
+/* True if the backward pass gives the activations of layers to a callback. */
+static bool gives_layers(const pb_trainer *t) { return t->observer && (pb_shares_attention(t) || pb_shares_mlp(t)); }
+
+pb_status pb_observe_layer(const pb_trainer *t, int layer)
+{
+    receiver r = {t->observer, t->observer_self, PB_OK};
+    if (gives_layers(t)) give_layer(t, layer, true, &r);
+    return r.status;
+}
+
 pb_status pb_trainer_activations(const pb_trainer *t, pb_tensor_fn each, void *self)
 {
     receiver r = {each, self, PB_OK};
     const size_t D = (size_t)t->model.g.D, V = (size_t)t->model.g.V;
     char ops[PB_OPS_TEXT];
-    for (int i = 0; i < t->model.g.L; i++) give_layer(t, i, &r);
+    for (int i = 0; i < t->model.g.L && !gives_layers(t); i++) give_layer(t, i, i == 0, &r);
     name_mlp_output(t, t->model.g.L - 1, ops);
     give_outer(t, &r, "hf", ops, t->hf, D);
     give_outer(t, &r, "nf", "addnorm_fwd", t->nf, D);

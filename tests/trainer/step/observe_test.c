@@ -1,5 +1,5 @@
 /* observe_test.c - tests gradients of activations that the backward pass reports: which ones, in what order, and that
- * the gradients of weights and of other activations are products of them. */
+ * the gradients of weights and of other activations are products of them; and activations that are computed again. */
 #include "tests/trainer/step/trainer_fixture.h"
 #include "trainer/step/graphs.h"
 #include "trainer/step/trainer_impl.h"
@@ -42,8 +42,8 @@ static copies step_of(pb_trainer *t)
     CHECK_OK(pb_phase_loss(t->ctx, t));
     pb_trainer_observe(t, keep, &c);
     CHECK_OK(pb_phase_backward(t->ctx, t));
-    pb_trainer_observe(t, NULL, NULL);
     CHECK_OK(pb_trainer_tensors(t, keep, &c));
+    pb_trainer_observe(t, NULL, NULL);
     return c;
 }
 
@@ -130,18 +130,46 @@ static void all_are_reported_in_the_order_of_the_backward_pass(void **state)
         copies all = step_of(t);
         assert_string_equal(all.x[0].name, "grad_nf");
         assert_string_equal(all.x[1].name, "grad_hf");
-        for (int i = 0; i < each * t->model.g.L; i++) {
+        int at = 2;
+        for (int i = 0; i < each * t->model.g.L; i++, at++) {
             char want[40];
-            const pb_tensor *x = &all.x[2 + i];
+            while (!strstr(all.x[at].name, ".grad_")) at++; /* an activation that was computed again */
+            const pb_tensor *x = &all.x[at];
             const int layer = t->model.g.L - 1 - i / each;
             snprintf(want, sizeof want, "layers.%d.%s", layer, is_v4 ? v4[i % each] : gqa[i % each]);
             assert_string_equal(x->name, want);
             assert_int_equal(x->layer, layer);
             assert_true(x->by_token && *x->ops && x->rows == (size_t)t->T);
         }
-        assert_string_equal(all.x[2 + each * t->model.g.L].name, "layers.0.h"); /* the first that is not a gradient */
+        assert_string_equal(all.x[at].name, "hf"); /* the first that is not of a layer */
         drop(&all);
         pb_trainer_close(t);
+    }
+}
+
+/* Every activation of every layer is given once, with the values that it has when nothing is computed again. */
+static void activations_that_are_computed_again_are_given_for_every_layer(void **state)
+{
+    static const char *const models[] = {"tiny", "tiny-qwen3", "doge-tiny", "v4-tiny"};
+    for (int m = 0; m < 4 * PB_NRECOMPUTES; m++) {
+        pb_train_config c = config(models[m / PB_NRECOMPUTES], PB_FULL);
+        pb_trainer *kept = open_fixture(*state, &c);
+        copies want = step_of(kept);
+        c.recompute = (pb_recompute)(m % PB_NRECOMPUTES);
+        pb_trainer *t = open_fixture(*state, &c);
+        copies got = step_of(t);
+        assert_int_equal(got.n, want.n);
+        for (int i = 0; i < want.n; i++) {
+            const pb_tensor *x = &want.x[i];
+            if (!*x->ops) continue; /* of a parameter */
+            const int k = find(&got, x->name);
+            assert_true(got.x[k].rows == x->rows && got.x[k].cols == x->cols && got.x[k].layer == x->layer);
+            assert_string_equal(got.x[k].ops, x->ops);
+            assert_memory_equal(got.value[k], want.value[i], x->rows * x->cols * sizeof(float));
+        }
+        drop(&got), drop(&want);
+        pb_trainer_close(t);
+        pb_trainer_close(kept);
     }
 }
 
@@ -173,6 +201,7 @@ int main(void)
         cmocka_unit_test(other_gradients_are_products_of_them),
         cmocka_unit_test(grad_h_of_layer_0_sums_to_the_embedding_gradient),
         cmocka_unit_test(all_are_reported_in_the_order_of_the_backward_pass),
+        cmocka_unit_test(activations_that_are_computed_again_are_given_for_every_layer),
         cmocka_unit_test(a_failure_ends_the_backward_pass),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);
