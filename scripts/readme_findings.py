@@ -1,4 +1,6 @@
 """readme_findings.py - the README's first table: what the stored results say, one row for each question."""
+import re
+
 from readme_gate import gate_finding
 from readme_results import KERNEL_PEERS, STEP, Results, axes_of, needs, over, span
 
@@ -102,6 +104,12 @@ def injected(s):
     return "; ".join(texts)
 
 
+def judged_value(q, worst):
+    """The value of the process that failed, if its note has one: a stored value is the median of a session."""
+    noted = q.how.rpartition(": ")[2]
+    return noted if len(q.values) == 1 and re.fullmatch(r"[\d.e+-]+", noted) else f"{worst:.3f}"
+
+
 def failed(s):
     """The requirements that failed: statement, bound, and the value of each case."""
     results = [r for r in map(s.read, (name + ".csv" for name in SUITES)) if r]
@@ -112,7 +120,7 @@ def failed(s):
             case = " ".join(q.axes[a] for a in ("op", "model", "tuning", "mode") if a in q.axes)
             case += f"{', ' if case else ''}{q.axes['seq']} tokens" if "seq" in q.axes else ""
             worst = (min if q.relation.startswith(">") else max)(q.values)
-            cases.setdefault(q.id, (q, []))[1].append(f"{worst:.3f} ({case})")
+            cases.setdefault(q.id, (q, []))[1].append(f"{judged_value(q, worst)} ({case})")
     texts = [f"{q.statement.partition(':')[0]}: {q.metric} {q.relation} {q.bound:g} is required, measured "
              f"{' and '.join(values)} (`{q.id}`)" for q, values in cases.values()]
     if texts:
