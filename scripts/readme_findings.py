@@ -107,7 +107,7 @@ def injected(s):
 def judged_value(q, worst):
     """The value of the process that failed, if its note has one: a stored value is the median of a session."""
     noted = q.how.rpartition(": ")[2]
-    return noted if len(q.values) == 1 and re.fullmatch(r"[\d.e+-]+", noted) else f"{worst:.3f}"
+    return noted if len(q.values) == 1 and re.fullmatch(r"[\d.e+-]+", noted) else f"{worst:.4g}"
 
 
 def failed(s):

@@ -40,8 +40,8 @@ static int stage_of(const char *tensor)
  * the opposite order. Gradients of activations are listed as they are computed. */
 static long order_of(int stage, long line) { return stage == GRADIENT ? -line : line; }
 
-/* Activations are listed layer by layer, but those that were computed again from the last layer to the first. Those of no
- * layer come after the last one. */
+/* The file lists activations from the first layer to the last, but from the last to the first if the backward pass has
+ * computed them again. Activations of no layer, such as hf, are computed after the last layer. */
 static long layer_of(const place *p)
 {
     if (p->stage != ACTIVATION) return 0;

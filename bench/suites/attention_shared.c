@@ -6,8 +6,8 @@
 #include "kernels/copy/copy.h"
 #include "kernels/gradient/gradient.h"
 
-/* The rows of a tensor that one collective moves: of each rank `length` rows, which are chunk `part` of rows
- * first .. first + rows - 1. */
+/* Rows first .. first + rows - 1 of a tensor, divided over the ranks. One collective moves one chunk of `length` rows
+ * per rank: with part 0 each rank's first chunk, with part 1 its second one, which only zigzag slices have. */
 typedef struct block {
     int first, rows, length, part;
 } block;
@@ -23,8 +23,8 @@ static int blocks_of(const pb_attn_shared *s, bool kv, block out[2])
     return s->context.zigzag || more ? 2 : 1;
 }
 
-/* The first row of this rank in the block, and the first of all ranks. The second chunks of a zigzag division lie in
- * the second half of the row, in the reverse order of the ranks. */
+/* own_row: the first row of this rank's chunk. first_row: the first row of any rank's chunk. The second chunks of
+ * zigzag slices are the second half of the rows, in the reverse order of the ranks. */
 static size_t own_row(const pb_attn_shared *s, const block *b)
 {
     return (size_t)b->first + (size_t)pb_context_chunk(&s->context, b->part) * (size_t)b->length;

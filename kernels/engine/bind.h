@@ -76,7 +76,8 @@ bool pb_bound_has_addresses(const pb_binder *b, int k);
  * gigabytes. */
 uint64_t pb_checksum(const void *bytes, size_t n);
 
-/* Fails with EWRONG and a message if a guard word, a gap between rows or an input has changed since it was bound. */
+/* Fails with EWRONG and a message if a guard word, a gap between rows or an input has changed since it was bound. In a
+ * build with AddressSanitizer, a CPU kernel that reads or writes a guard word ends the process with a report. */
 pb_status pb_check_guards(pb_binder *b);
 
 /* The difference between two sets of outputs: the maximum over all outputs. A non-finite element in either set makes

@@ -12,11 +12,11 @@
  *     logits                        after the loss phase: their gradient
  *
  * Activations are those of the last micro-batch, with the shape [tokens,columns]. They are kept for the backward pass,
- * and so they are in memory after a replayed graph, too. Activations that the backward pass computes again (--recompute)
- * are in memory that all layers share. They are listed for layer 0 only, whose values are there last. While there is a
- * callback (pb_trainer_observe), the backward pass gives it all activations of each layer instead, right after it has
- * computed them again, and then no activations of layers are listed. Not listed: with sharded gradients or weights, those
- * that a rank does not have whole; chunks of logits.
+ * and so they are in memory after a replayed graph, too. Activations that the backward pass computes again
+ * (--recompute) are in memory that all layers share. They are listed for layer 0 only, whose values are there last.
+ * While there is a callback (pb_trainer_observe), the backward pass gives it all activations of each layer instead,
+ * right after it has computed them again, and then no activations of layers are listed. Not listed: with sharded
+ * gradients or weights, those that a rank does not have whole; chunks of logits.
  *
  * Gradients of activations are overwritten by the next layer, so they are not listed, but given during the backward
  * pass (pb_trainer_observe), in the order in which it computes them:
@@ -63,8 +63,9 @@ pb_status pb_trainer_activations(const pb_trainer *t, pb_tensor_fn each, void *s
 pb_status pb_trainer_parameters(const pb_trainer *t, pb_tensor_fn each, void *self);
 
 /* Sets a callback: each backward pass calls each(self, gradient) for every gradient of an activation, right after the
- * op that completes it, and for activations that are computed again. If the callback fails, the backward pass stops and returns its status. NULL: no callback. While
- * one is set, steps must run eagerly, because it reads device memory between the ops. */
+ * op that completes it, and for activations that are computed again. If the callback fails, the backward pass stops and
+ * returns its status. NULL: no callback. While one is set, steps must run eagerly, because it reads device memory
+ * between the ops. */
 void pb_trainer_observe(pb_trainer *t, pb_tensor_fn each, void *self);
 
 /* The place of element `index` of a tensor of the current batch. */
