@@ -131,11 +131,12 @@ __global__ static void __launch_bounds__(THREADS, BLOCKS) adamw_update(step_call
         const pb_adamw_entry e = s.a.list[i];
         const coefs c = coefs_of(s, e, shared);
         float *p = e.master ? e.master : (float *)e.w;
-        const size_t first = (size_t)within * CHUNK, n = e.n - first < CHUNK ? e.n - first : CHUNK;
+        const size_t first = (size_t)within * CHUNK;
+        const uint32_t n = (uint32_t)(e.n - first < CHUNK ? e.n - first : CHUNK);
         const uintptr_t all = (uintptr_t)p | (uintptr_t)e.grad | (uintptr_t)e.m | (uintptr_t)e.v | (uintptr_t)e.w;
-        const size_t quads = all % 16 == 0 ? n / 4 : 0;
-        for (size_t k = threadIdx.x; k < quads; k += THREADS) update_quad(e, p, first + 4 * k, s, c);
-        for (size_t k = first + 4 * quads + threadIdx.x; k < first + n; k += THREADS) update_one(e, p, k, s, c);
+        const uint32_t quads = all % 16 == 0 ? n / 4 : 0;
+        for (uint32_t k = threadIdx.x; k < quads; k += THREADS) update_quad(e, p, first + 4 * k, s, c);
+        for (uint32_t k = 4 * quads + threadIdx.x; k < n; k += THREADS) update_one(e, p, first + k, s, c);
     }
 }
 

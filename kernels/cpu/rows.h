@@ -13,8 +13,8 @@ enum { PB_DW_PARTS = 64 };
 /* Returns the number of parts for `rows` rows: one per 32 rows, at least 1, at most PB_DW_PARTS. */
 static inline int pb_dw_parts(size_t rows)
 {
-    size_t parts = (rows + 31) / 32;
-    return (int)(parts < 1 ? 1 : parts > PB_DW_PARTS ? PB_DW_PARTS : parts);
+    const size_t parts = (rows + 31) / 32, most = PB_DW_PARTS;
+    return (int)(parts < 1 ? 1 : parts > most ? most : parts);
 }
 static inline size_t pb_dw_workspace(size_t rows, int D)
 {

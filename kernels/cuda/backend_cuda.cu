@@ -104,7 +104,7 @@ static pb_status attribute(size_t *out, cudaDeviceAttr which, int device)
 
 static pb_status read_facts(pb_cuda_device *d, int device)
 {
-    size_t sms, major, minor;
+    size_t sms = 0, major = 0, minor = 0;
     PB_TRY(attribute(&sms, cudaDevAttrMultiProcessorCount, device));
     PB_TRY(attribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     PB_TRY(attribute(&minor, cudaDevAttrComputeCapabilityMinor, device));

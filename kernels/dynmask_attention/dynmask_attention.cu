@@ -162,15 +162,18 @@ __global__ __launch_bounds__(THREADS) void dkv_kernel(const pb_dynmask_attention
     const float bias = a.bias[q.head * a.S_kv + j];
     load_head<T>(k, a.k, key_at(a, q, j, a.ldk), a.D);
     load_head<T>(v, a.v, key_at(a, q, j, a.ldv), a.D);
-    for (q.h = q.kv * group; q.h < (q.kv + 1) * group; q.h++)
-        for (q.i = first; q.i < end; q.i++) {
-            const size_t row = ((size_t)q.b * a.H + q.h) * a.S + q.i;
-            load_head<T>(x, a.q, token_at(a, q, a.ldq), a.D);
-            load_head<T>(g, a.dO, token_at(a, q, a.lddo), a.D);
-            const float p = expf(a.scale * dot(x, k) + bias - a.lse[row]), ds = p * (dot(g, v) - delta[row]);
+    q.i = first;
+    for (q.h = q.kv * group; q.h < (q.kv + 1) * group; q.h++) {
+        const T *row = (const T *)a.q + token_at(a, q, a.ldq), *go = (const T *)a.dO + token_at(a, q, a.lddo);
+        const size_t at = ((size_t)q.b * a.H + q.h) * a.S; /* of the head in lse and delta */
+        for (int i = first; i < end; i++, row += a.ldq, go += a.lddo) {
+            load_head<T>(x, row, 0, a.D);
+            load_head<T>(g, go, 0, a.D);
+            const float p = expf(a.scale * dot(x, k) + bias - a.lse[at + i]), ds = p * (dot(g, v) - delta[at + i]);
             add(dk, ds, x), add(dv, p, g);
             dbias += ds;
         }
+    }
     if (a.wide) {
         store_head<float>(a.dk, key_at(a, q, j, a.lddk), dk, a.scale, a.D);
         store_head<float>(a.dv, key_at(a, q, j, a.lddv), dv, 1, a.D);
