@@ -66,6 +66,16 @@ pb_status pb_comm_open_plan(pb_ctx *ctx, const char *role, int rank, int size, p
  * collectives first: NCCL waits for them. comm may be NULL. */
 void pb_comm_close(pb_comm *comm);
 
+/* Memory for the buffers of large all_reduce calls between GPUs, for pb_alloc_from and pb_arena_begin_in. Copy engines
+ * can move it between GPUs without a kernel, so that the SMs stay free for the work that the collective overlaps: a sum
+ * whose x and y lie in it, of PB_COMM_COPIES_FROM bytes or more, is then made by all-to-all, addition in the order of
+ * the ranks, and all-gather. NULL, and nothing changes, where that is not possible: on a CPU, for one rank, on the plan
+ * backend, and for NCCL before 2.28. With several hosts, without NVLink, or with NCCL_WIN_ENABLE=0 the memory is
+ * ordinary. Allocating is collective: all ranks of the group allocate the same sizes in the same order. Free it before
+ * the communicator. */
+const pb_memory_source *pb_comm_shared_memory(const pb_comm *comm);
+#define PB_COMM_COPIES_FROM ((size_t)1 << 20)
+
 int pb_comm_rank(const pb_comm *comm); /* 0 for NULL */
 int pb_comm_size(const pb_comm *comm); /* 1 for NULL */
 const char *pb_comm_role(const pb_comm *comm);

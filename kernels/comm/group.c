@@ -26,14 +26,19 @@ void pb_comm_current(pb_comm *c, char *out, size_t n)
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
+const pb_memory_source *pb_comm_shared_memory(const pb_comm *c)
+{
+    return c && c->priv && c->be->shared_memory ? c->be->shared_memory(c) : NULL;
+}
+
 typedef struct block {
     struct block *next;
     void *p;
 } block;
 
-pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes)
+pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes, bool copied)
 {
-    if (bytes <= c->scratch_bytes) return PB_OK;
+    if (bytes <= c->scratch_bytes && (c->scratch_shared || !copied)) return PB_OK;
     if (ctx->recording)
         return pb_fail(PB_EUNSUPPORTED,
                        "communicator %s needs %zu bytes, but has %zu: run the collective once before "
@@ -43,7 +48,7 @@ pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes)
     if (c->be) PB_TRY(c->be->wait(ctx, c));
     block *b = malloc(sizeof *b);
     if (!b) return pb_fail(PB_ENOMEM, "communicator %s: no memory for its list of blocks", c->role);
-    const pb_status s = pb_alloc(ctx, bytes, &b->p);
+    const pb_status s = pb_alloc_from(ctx, copied ? pb_comm_shared_memory(c) : NULL, bytes, &b->p);
     if (s != PB_OK) {
         free(b);
         return s;
@@ -52,6 +57,7 @@ pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes)
     c->blocks = b;
     c->scratch = b->p;
     c->scratch_bytes = bytes;
+    c->scratch_shared = copied;
     return PB_OK;
 }
 

@@ -20,9 +20,11 @@
 /* The library is loaded when it is needed, because loading its kernels takes time and memory of every process. */
 
 static struct {
-#define NCCL(name) decltype(&nccl##name) name;
+#define NCCL(name)      decltype(&nccl##name) name;
+#define NCCL_SINCE_2_28 NCCL
 #include "kernels/comm/nccl.def"
 #undef NCCL
+#undef NCCL_SINCE_2_28
 } nccl;
 
 static pb_status load_library()
@@ -30,10 +32,13 @@ static pb_status load_library()
     static const struct {
         const char *name;
         size_t offset;
+        bool needed;
     } symbols[] = {
-#define NCCL(name) {"nccl" #name, offsetof(decltype(nccl), name)},
+#define NCCL(name)            {"nccl" #name, offsetof(decltype(nccl), name), true},
+#define NCCL_SINCE_2_28(name) {"nccl" #name, offsetof(decltype(nccl), name), false},
 #include "kernels/comm/nccl.def"
 #undef NCCL
+#undef NCCL_SINCE_2_28
     };
     static void *library;
     if (library) return PB_OK;
@@ -42,7 +47,8 @@ static pb_status load_library()
     if (!library) return pb_fail(PB_EUNSUPPORTED, "nccl: libnccl.so.2 was not found: %s", dlerror());
     for (const auto &s : symbols) {
         void *f = dlsym(library, s.name);
-        if (!f) return library = NULL, pb_fail(PB_EUNSUPPORTED, "nccl: this libnccl.so.2 has no %s", s.name);
+        if (!f && s.needed)
+            return library = NULL, pb_fail(PB_EUNSUPPORTED, "nccl: this libnccl.so.2 has no %s", s.name);
         memcpy((char *)&nccl + s.offset, &f, sizeof f);
     }
     return PB_OK;
@@ -61,8 +67,19 @@ typedef struct entry {
     ncclResult_t result;
 } entry;
 
+/* A block of pb_comm_shared_memory. */
+typedef struct window {
+    struct window *next;
+    void *p;
+    size_t bytes;
+    ncclWindow_t registered;
+} window;
+
 typedef struct state {
     ncclComm_t comm;
+    pb_memory_source shared; /* see pb_comm_shared_memory */
+    window *windows;
+    bool copies; /* copy engines move windows; found out with the first one */
     cudaStream_t stream;
     cudaEvent_t begin, end; /* recorded in the compute stream before a collective; in `stream` after it */
     int device;
@@ -103,6 +120,16 @@ static pb_status status_of(pb_comm *c)
     if (is_aborting(s)) return pb_fail(PB_EDEVICE, "communicator %s was aborted", c->role);
     if (nccl.CommGetAsyncError(s->comm, &e) == ncclSuccess && e == ncclSuccess) return PB_OK;
     return nccl_failed(c, e, "a collective");
+}
+
+static bool copies(const pb_comm *c, const void *p, size_t bytes)
+{
+    const state *s = (const state *)c->priv;
+    const char *from = (const char *)p;
+    if (!s->copies) return false;
+    for (const window *w = s->windows; w; w = w->next)
+        if (from >= (const char *)w->p && from + bytes <= (const char *)w->p + w->bytes) return true;
+    return false;
 }
 
 /* ---- the steps ------------------------------------------------------------------------------------------------ */
@@ -163,6 +190,11 @@ static pb_status exchange(pb_comm *c, const void *x, void *y, size_t count, cons
                           pb_dtype t)
 {
     state *s = state_of(c);
+    const size_t all = (size_t)c->size * count * pb_dtype_size(t);
+    if (!send && !receive && copies(c, x, all) && copies(c, y, all)) {
+        NCCL_TRY(c, AlltoAll, x, y, count, type_of(t), s->comm, s->stream);
+        return launched(c, "nccl_all_to_all");
+    }
     const size_t each = pb_dtype_size(t);
     const char *from = (const char *)x;
     char *to = (char *)y;
@@ -286,6 +318,90 @@ static pb_status wait(pb_ctx *ctx, pb_comm *c)
     return follow(ctx, c);
 }
 
+/* ---- memory that copy engines can move ------------------------------------------------------------------------ */
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+/* Whether NCCL uses copy engines for this communicator is not told by a function, but by what an all-gather adds to a
+ * graph: copies and waits, or a kernel. The collectives before the capture are eager because NCCL 2.28 counts the
+ * collectives of copy engines, and waits for the value 1 in graphs: after two, no eager one has left that value. */
+static pb_status find_out(pb_comm *c, char *p)
+{
+    enum { BYTES = 16, NODES = 64 };
+    state *s = state_of(c);
+    cudaGraph_t graph = NULL;
+    cudaGraphNode_t nodes[NODES];
+    size_t n = NODES;
+    char *mine = p + (size_t)c->rank * BYTES;
+    for (int i = 0; i < 2; i++) NCCL_TRY(c, AllGather, mine, p, BYTES, ncclUint8, s->comm, s->stream);
+    PB_CUDA_TRY(cudaStreamSynchronize(s->stream));
+    PB_CUDA_TRY(cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal));
+    const ncclResult_t e = nccl.AllGather(mine, p, BYTES, ncclUint8, s->comm, s->stream);
+    PB_CUDA_TRY(cudaStreamEndCapture(s->stream, &graph));
+    if (e != ncclSuccess) return nccl_failed(c, e, "ncclAllGather");
+    s->copies = cudaGraphGetNodes(graph, nodes, &n) == cudaSuccess && n > 0;
+    for (size_t i = 0; i < n && s->copies; i++) {
+        cudaGraphNodeType type;
+        s->copies = cudaGraphNodeGetType(nodes[i], &type) == cudaSuccess && type != cudaGraphNodeTypeKernel;
+    }
+    PB_CUDA_TRY(cudaGraphDestroy(graph));
+    return PB_OK;
+}
+
+static pb_status alloc_window(void *self, size_t bytes, void **out)
+{
+    pb_comm *c = (pb_comm *)self;
+    state *s = state_of(c);
+    window *w = (window *)calloc(1, sizeof *w);
+    if (!w) return pb_fail(PB_ENOMEM, "communicator %s: no memory for its list of blocks", c->role);
+    const size_t least = (size_t)c->size * 16;
+    w->bytes = bytes > least ? bytes : least; /* what find_out needs */
+    ncclResult_t e = nccl.MemAlloc(&w->p, w->bytes);
+    if (e != ncclSuccess) {
+        free(w);
+        (void)cudaGetLastError();
+        return pb_fail(PB_ENOMEM, "communicator %s: allocating %zu bytes failed: %s", c->role, bytes,
+                       nccl.GetErrorString(e));
+    }
+    *out = w->p;
+    const bool first = !s->windows;
+    w->next = s->windows;
+    s->windows = w;
+    NCCL_TRY(c, CommWindowRegister, s->comm, w->p, w->bytes, &w->registered, NCCL_WIN_COLL_SYMMETRIC);
+    return first ? find_out(c, (char *)w->p) : PB_OK;
+}
+
+/* After an abort the memory is left to the end of the process: work that waits for a lost rank may still use it. */
+static void release_window(void *self, void *p)
+{
+    pb_comm *c = (pb_comm *)self;
+    state *s = state_of(c);
+    window **at = &s->windows;
+    while (*at && (*at)->p != p) at = &(*at)->next;
+    window *w = *at;
+    if (!w || is_aborting(s)) return;
+    *at = w->next;
+    (void)cudaStreamSynchronize(s->stream);
+    if (w->registered) (void)nccl.CommWindowDeregister(s->comm, w->registered);
+    (void)nccl.MemFree(w->p);
+    free(w);
+}
+
+/* Nothing is offered if this libnccl.so.2 is older than the header. */
+static void offer_windows(pb_comm *c)
+{
+    if (nccl.MemAlloc && nccl.MemFree && nccl.CommWindowRegister && nccl.CommWindowDeregister && nccl.AlltoAll)
+        state_of(c)->shared = (pb_memory_source){alloc_window, release_window, c};
+}
+#else
+static void offer_windows(pb_comm *) {}
+#endif
+
+static const pb_memory_source *shared_memory(const pb_comm *c)
+{
+    const state *s = (const state *)c->priv;
+    return s->shared.alloc && c->size > 1 ? &s->shared : NULL;
+}
+
 /* ---- opening and closing -------------------------------------------------------------------------------------- */
 
 static void *enter(void *self)
@@ -294,6 +410,9 @@ static void *enter(void *self)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t comm = NULL;
     config.blocking = 1;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+    config.CTAPolicy = NCCL_CTA_POLICY_ZERO; /* copy engines move the memory of pb_comm_shared_memory */
+#endif
     (void)cudaSetDevice(e->device);
     const ncclResult_t result = nccl.CommInitRankConfig(&comm, e->size, e->id, e->rank, &config);
     (void)pthread_mutex_lock(&e->lock);
@@ -384,6 +503,7 @@ static pb_status open_comm(pb_comm *c, pb_world *w, const int *members)
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_mutex_init(&s->enqueuing, NULL);
     PB_TRY(make_streams(s));
+    offer_windows(c);
     return enter_in_time(c, &id, pb_world_timeout(w));
 }
 
@@ -469,4 +589,6 @@ extern "C" const pb_comm_backend pb_comm_nccl = {
     .abort = abort_comm,
     .aborted = aborted,
     .current = current,
+    .shared_memory = shared_memory,
+    .copies = copies,
 };

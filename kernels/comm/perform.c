@@ -6,13 +6,29 @@
  * of fewer than N * PIECE elements, which every rank gathers and adds. */
 enum { PIECE = 16 };
 
+size_t pb_comm_chunk = (size_t)64 << 20;
+
 static size_t piece_of(size_t count, int size) { return count / (size_t)size / PIECE * PIECE; }
+
+bool pb_comm_is_copied(const pb_comm *c, const pb_comm_call *call)
+{
+    const size_t bytes = call->count * pb_dtype_size(call->dtype);
+    return call->kind == PB_COMM_ALL_REDUCE && call->op == PB_COMM_SUM && bytes >= PB_COMM_COPIES_FROM && c->priv &&
+           c->be->copies && c->be->copies(c, call->x, bytes) && c->be->copies(c, call->y, bytes);
+}
+
+static size_t chunk_of(const pb_comm *c, const pb_comm_call *call)
+{
+    const size_t unit = (size_t)c->size * PIECE, most = pb_comm_chunk / pb_dtype_size(call->dtype) / unit * unit;
+    return call->count < most || !most ? call->count : most;
+}
 
 /* True if blocks are exchanged and added in rank order, instead of by the library. */
 static bool adds_itself(const pb_comm *c, const pb_comm_call *call)
 {
     const bool mpi = c->ctx->id == PB_CPU;
     if (call->ordered && call->op == PB_COMM_SUM) return true;
+    if (pb_comm_is_copied(c, call)) return true;
     if (call->kind == PB_COMM_REDUCE_SCATTER) return mpi || call->send;
     return mpi && call->dtype != PB_F32;
 }
@@ -22,7 +38,7 @@ size_t pb_comm_memory(const pb_comm *c, const pb_comm_call *call)
     const size_t n = (size_t)c->size, each = pb_dtype_size(call->dtype);
     switch (call->kind) {
     case PB_COMM_ALL_REDUCE: {
-        const size_t piece = piece_of(call->count, c->size), rest = call->count - n * piece;
+        const size_t piece = piece_of(chunk_of(c, call), c->size), rest = call->count % (n * PIECE);
         return adds_itself(c, call) ? n * (piece > rest ? piece : rest) * each : 0;
     }
     case PB_COMM_REDUCE_SCATTER:
@@ -35,14 +51,16 @@ size_t pb_comm_memory(const pb_comm *c, const pb_comm_call *call)
 static pb_status all_reduce_in_order(pb_comm *c, const pb_comm_call *call)
 {
     const pb_comm_steps *s = c->be->steps;
-    const size_t each = pb_dtype_size(call->dtype), piece = piece_of(call->count, c->size);
-    const size_t whole = (size_t)c->size * piece, rest = call->count - whole;
+    const size_t each = pb_dtype_size(call->dtype), chunk = chunk_of(c, call);
+    const size_t whole = (size_t)c->size * piece_of(call->count, c->size), rest = call->count - whole;
     const char *x = call->x;
-    char *y = call->y, *mine = y + (size_t)c->rank * piece * each;
-    if (piece) {
-        PB_TRY(s->exchange(c, x, c->scratch, piece, NULL, NULL, call->dtype));
+    char *y = call->y;
+    for (size_t at = 0, piece; at < whole; at += (size_t)c->size * piece) {
+        piece = piece_of(whole - at < chunk ? whole - at : chunk, c->size);
+        char *out = y + at * each, *mine = out + (size_t)c->rank * piece * each;
+        PB_TRY(s->exchange(c, x + at * each, c->scratch, piece, NULL, NULL, call->dtype));
         PB_TRY(s->add_blocks(c, c->scratch, mine, piece, call->dtype, call->op));
-        PB_TRY(s->gather(c, mine, y, piece, NULL, call->dtype));
+        PB_TRY(s->gather(c, mine, out, piece, NULL, call->dtype));
     }
     if (!rest) return PB_OK;
     PB_TRY(s->gather(c, x + whole * each, c->scratch, rest, NULL, call->dtype));

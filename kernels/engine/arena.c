@@ -1,13 +1,17 @@
 /* arena.c - allocates pieces of one block of device memory one after the other (bump allocation). */
 #include "kernels/engine/arena.h"
 
-void pb_arena_begin(pb_arena *a, pb_ctx *ctx) { *a = (pb_arena){.ctx = ctx}; }
+void pb_arena_begin(pb_arena *a, pb_ctx *ctx) { pb_arena_begin_in(a, ctx, NULL); }
+void pb_arena_begin_in(pb_arena *a, pb_ctx *ctx, const pb_memory_source *source)
+{
+    *a = (pb_arena){.ctx = ctx, .source = source};
+}
 
 pb_status pb_arena_commit(pb_arena *a)
 {
     void *base = NULL;
     if (a->used) {
-        PB_TRY(pb_alloc(a->ctx, a->used, &base));
+        PB_TRY(pb_alloc_from(a->ctx, a->source, a->used, &base));
         pb_status s = pb_zero(a->ctx, base, a->used);
         if (s != PB_OK) {
             pb_release(a->ctx, base);

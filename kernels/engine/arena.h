@@ -13,9 +13,12 @@ typedef struct pb_arena {
     pb_ctx *ctx;
     unsigned char *base; /* NULL in the measuring pass */
     size_t used, size;
+    const pb_memory_source *source; /* where the block comes from; NULL: the backend */
 } pb_arena;
 
 void pb_arena_begin(pb_arena *a, pb_ctx *ctx);
+/* The same for a block from another source, which must outlive the arena; NULL: as pb_arena_begin. */
+void pb_arena_begin_in(pb_arena *a, pb_ctx *ctx, const pb_memory_source *source);
 pb_status pb_arena_commit(pb_arena *a);           /* fills the block with zeros; ENOMEM: the message gives its size */
 void *pb_carve(pb_arena *a, size_t bytes);        /* aligned to PB_ARENA_ALIGN; NULL: first pass, or 0 bytes */
 void *pb_carve_packed(pb_arena *a, size_t bytes); /* like pb_carve, but directly after the previous piece, unaligned */

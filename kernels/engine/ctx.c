@@ -17,7 +17,8 @@ static const pb_backend *const backends[PB_NBACKENDS] = {
 typedef struct block {
     struct block *next;
     void *p;
-    size_t bytes; /* used in ctx->allocations only */
+    size_t bytes;            /* used in ctx->allocations only */
+    pb_memory_source source; /* the same; zeros: the backend */
 } block;
 
 const char *pb_backend_name(pb_backend_id id) { return backends[id]->name; }
@@ -102,17 +103,19 @@ static pb_status not_recording(const pb_ctx *ctx, const char *what)
     return pb_fail(PB_EUNSUPPORTED, "%s cannot be recorded into a graph", what);
 }
 
-pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out)
+pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out) { return pb_alloc_from(ctx, NULL, bytes, out); }
+
+pb_status pb_alloc_from(pb_ctx *ctx, const pb_memory_source *source, size_t bytes, void **out)
 {
     PB_TRY(not_recording(ctx, "an allocation"));
     block *b = malloc(sizeof *b);
     if (!b) return pb_fail(PB_ENOMEM, "no memory for the list of allocations");
-    const pb_status s = ctx->be->alloc(ctx, bytes, out);
+    const pb_status s = source ? source->alloc(source->self, bytes, out) : ctx->be->alloc(ctx, bytes, out);
     if (s != PB_OK) {
         free(b);
         return s;
     }
-    *b = (block){ctx->allocations, *out, bytes};
+    *b = (block){ctx->allocations, *out, bytes, source ? *source : (pb_memory_source){0}};
     ctx->allocations = b;
     ctx->held += bytes;
     if (ctx->held > ctx->held_peak) ctx->held_peak = ctx->held;
@@ -120,22 +123,26 @@ pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out)
     return PB_OK;
 }
 
-static void forget(pb_ctx *ctx, const void *p)
+/* Removes p from the list of allocations; returns its source. */
+static pb_memory_source forget(pb_ctx *ctx, const void *p)
 {
     block *before = NULL, *b = ctx->allocations;
     for (; b && b->p != p; b = b->next) before = b;
-    if (!b) return;
+    if (!b) return (pb_memory_source){0};
+    const pb_memory_source source = b->source;
     if (before) before->next = b->next;
     else ctx->allocations = b->next;
     ctx->held -= b->bytes;
     free(b);
+    return source;
 }
 
 void pb_release(pb_ctx *ctx, void *p)
 {
     if (!p) return;
-    forget(ctx, p);
-    ctx->be->release(ctx, p);
+    const pb_memory_source source = forget(ctx, p);
+    if (source.release) source.release(source.self, p);
+    else ctx->be->release(ctx, p);
 }
 
 void pb_held_reset(pb_ctx *ctx) { ctx->held_peak = ctx->held; }

@@ -133,8 +133,17 @@ const char *pb_backend_name(pb_backend_id id);
  * EINVAL: any other text. */
 pb_status pb_device_find(const char *text, pb_backend_id *id, int *number);
 
+/* A source of device memory other than the backend, such as a communication library (pb_comm_shared_memory). */
+typedef struct pb_memory_source {
+    pb_status (*alloc)(void *self, size_t bytes, void **out);
+    void (*release)(void *self, void *p);
+    void *self;
+} pb_memory_source;
+
 /* Allocates device memory and counts in `allocs`. EUNSUPPORTED inside a recording. */
 pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out);
+/* The same from another source, which must outlive the memory; NULL: from the backend. */
+pb_status pb_alloc_from(pb_ctx *ctx, const pb_memory_source *source, size_t bytes, void **out);
 void pb_release(pb_ctx *ctx, void *p); /* p may be NULL */
 /* Sets held_peak to the bytes held now, so that a new maximum can be measured. */
 void pb_held_reset(pb_ctx *ctx);

@@ -75,6 +75,68 @@ static void a_sum_of_minus_zeros_is_minus_zero(void **state)
     pb_release(ctx, x);
 }
 
+/* A sum made in chunks of 4096 bytes, the last one smaller, and a rest that does not divide by the ranks. */
+static void an_ordered_sum_in_chunks_is_exact(void **state)
+{
+    const size_t usual = pb_comm_chunk;
+    (void)state;
+    pb_comm_chunk = 4096;
+    for (int in_place = 0; in_place < 2; in_place++)
+        for (pb_dtype t = PB_F32; t <= PB_BF16; t++)
+            check_all_reduce((pb_comm_all_reduce_args){.count = 9173, .dtype = t, .ordered = true}, in_place, 55);
+    pb_comm_chunk = usual;
+}
+
+static pb_status sum_and_wait(pb_ctx *c, void *self)
+{
+    PB_TRY(pb_comm_all_reduce(c, self));
+    return pb_comm_wait(c, &(pb_comm_wait_args){all});
+}
+
+/* Sums a buffer of pb_comm_shared_memory twice eagerly, then by three replays of one graph, with other inputs each
+ * time. The result is exact if copy engines moved the buffer, because the ranks then add in their order. */
+static void check_shared(size_t count, pb_dtype t, bool in_place)
+{
+    const pb_memory_source *source = pb_comm_shared_memory(all);
+    const size_t bytes = count * pb_dtype_size(t);
+    pb_comm_all_reduce_args a = {.comm = all, .count = count, .dtype = t, .overlap = true};
+    pb_graph *graph = NULL;
+    void *x, *y;
+    CHECK_OK(pb_alloc_from(ctx, source, bytes, &x));
+    CHECK_OK(pb_alloc_from(ctx, source, bytes, &y));
+    a.x = in_place ? y : x, a.y = y;
+    const bool copied = source && bytes >= PB_COMM_COPIES_FROM && all->be->copies(all, y, bytes);
+    for (int k = 0; k < 5; k++) {
+        void *values = input_tensor(t, rank, 0, count, 70 + k);
+        CHECK_OK(pb_copy(ctx, in_place ? y : x, values, bytes));
+        if (k < 2) CHECK_OK(sum_and_wait(ctx, &a));
+        if (k == 2) CHECK_OK(pb_record(ctx, sum_and_wait, &a, &graph));
+        if (k >= 2) CHECK_OK(pb_replay(ctx, graph));
+        check_reduced(y, t, 0, count, 70 + k, PB_COMM_SUM, copied);
+        pb_release(ctx, values);
+    }
+    pb_graph_free(ctx, graph);
+    pb_release(ctx, y), pb_release(ctx, x);
+}
+
+/* On GPUs the large sizes are moved by copy engines, if NCCL can; on a CPU the memory is like any other. */
+static void sums_of_shared_memory_are_right(void **state)
+{
+    const bool large = pb_comm_shared_memory(all);
+    const size_t usual = pb_comm_chunk;
+    (void)state;
+    if (large) pb_comm_chunk = 900 << 10; /* several chunks */
+    for (int in_place = 0; in_place < 2; in_place++)
+        for (pb_dtype t = PB_F32; t <= PB_BF16; t++) {
+            check_shared(1001, t, in_place);
+            if (large) check_shared(600007, t, in_place);
+        }
+    pb_comm_chunk = usual;
+    if (large)
+        print_message("all_reduce of memory of NCCL: %s\n",
+                      all->scratch_shared ? "moved by copy engines" : "by NCCL's kernels");
+}
+
 /* Counts that differ by rank; one is 0. Returns their sum. */
 static size_t ragged(size_t counts[MOST_RANKS], size_t unit)
 {
@@ -242,6 +304,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_reduce_adds_and_compares),
         cmocka_unit_test(a_large_ordered_sum_is_exact),
+        cmocka_unit_test(an_ordered_sum_in_chunks_is_exact),
+        cmocka_unit_test(sums_of_shared_memory_are_right),
         cmocka_unit_test(an_ordered_sum_does_not_depend_on_the_cut),
         cmocka_unit_test(a_sum_of_minus_zeros_is_minus_zero),
         cmocka_unit_test(reduce_scatter_leaves_each_rank_its_block),

@@ -207,7 +207,7 @@ static pb_status allocate(pb_model *m)
     carve_weights(m);
     PB_TRY(pb_arena_commit(&m->weights));
     carve_weights(m);
-    pb_arena_begin(&m->grads, m->ctx);
+    pb_arena_begin_in(&m->grads, m->ctx, m->cfg.grads_source);
     pb_arena_begin(&m->moments, m->ctx);
     carve_training(m);
     PB_TRY(pb_arena_commit(&m->grads));

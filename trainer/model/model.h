@@ -164,6 +164,7 @@ typedef struct pb_model_config {
     pb_adamw_format moments;
     bool row_moments; /* if true, trained matrices and adapters have one second moment per row: pb_param.by_rows */
     bool no_grads;    /* if true, the caller provides the memory of the gradients, p->grad */
+    const pb_memory_source *grads_source; /* the memory of the gradients comes from here; NULL: from the backend */
     /* If true, with `sharded`, the caller provides the memory of the weights: it sets p->w, p->q and p->scales of all
      * parameters but the trained f32 vectors of a bf16 model, sets `store`, and calls pb_model_fill. */
     bool no_weights;
