@@ -341,8 +341,10 @@ static pb_status find_out(pb_comm *c, char *p)
     s->copies = cudaGraphGetNodes(graph, nodes, &n) == cudaSuccess && n > 0;
     for (size_t i = 0; i < n && s->copies; i++) {
         cudaGraphNodeType type;
-        s->copies = cudaGraphNodeGetType(nodes[i], &type) == cudaSuccess && type != cudaGraphNodeTypeKernel;
+        /* The runtime has no name for the type of the waits, and calls it an unknown error. */
+        s->copies = cudaGraphNodeGetType(nodes[i], &type) != cudaSuccess || type != cudaGraphNodeTypeKernel;
     }
+    (void)cudaGetLastError();
     PB_CUDA_TRY(cudaGraphDestroy(graph));
     return PB_OK;
 }

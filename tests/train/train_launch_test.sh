@@ -3,7 +3,9 @@
 # is recorded or replayed, in the middle of a checkpoint, or in an evaluation (WHERE; strike_train.c). Each time one line
 # names the rank and where it was, all others end in time with one exit code, no process is left, and the run resumes from
 # its last checkpoint with the losses of an undisturbed run.
-# PB_TEST_BACKEND (environment): cpu or cuda [cpu]; PB_TEST_RANKS: the number of ranks, 2 or more [3].
+# PB_TEST_BACKEND (environment): cpu or cuda [cpu]; PB_TEST_RANKS: the number of ranks, 2 or more [3]; PB_TEST_MODEL: a
+# model, with options [tiny]. On GPUs, copy engines reduce gradients of 1 MiB and more: PB_TEST_MODEL='smollm2-135m
+# --layers 2 --tuning full'.
 train=$1 where=$2
 device=${PB_TEST_BACKEND:-cpu} ranks=${PB_TEST_RANKS:-3}
 . "${0%/*}/../cli.sh"
@@ -30,7 +32,8 @@ for i in $(seq 40); do
     printf '{"messages": [{"role": "user", "content": "What is %d?"}, {"role": "assistant", "content": "%s"}]}\n' \
         "$i" "$(seq -s ' ' "$i" $((i + 1 + i % 9)))"
 done >conversations.jsonl
-args=(--model tiny --batch 1 --seq 48 --bucket 48 --deterministic --quiet --data conversations.jsonl --eval-split 0.4
+read -ra model <<<"${PB_TEST_MODEL:-tiny}"
+args=(--model "${model[@]}" --batch 1 --seq 48 --bucket 48 --deterministic --quiet --data conversations.jsonl --eval-split 0.4
     --eval-interval 2 --steps 5 --mode graph --save-interval 1 --device "$device")
 others=() # the ranks that are not struck
 for ((r = 0; r < ranks; r++)); do [[ $r == 1 ]] || others+=("$r"); done
