@@ -172,11 +172,18 @@ static const char *in_place(const pb_range_stack *p, pb_range_kind kind)
     return NULL;
 }
 
-/* Only kernels of NCCL get the collective's arguments: analysers take these as a sign of communication, and the other
+/* True if this work moves data between ranks: a kernel of NCCL, or a copy inside a collective. */
+static bool may_communicate(writer *w, const pb_gpu_event *e)
+{
+    if (e->kind == PB_GPU_COPY) return true;
+    return e->kind == PB_GPU_KERNEL && e->name && strncmp(demangled(w, e->name), "nccl", 4) == 0;
+}
+
+/* Only such work gets the collective's arguments: analysers take these as a sign of communication, and the other
  * kernels of a collective, such as ordered sums, are none. */
 static void put_collective_of(writer *w, const pb_gpu_event *e, const pb_gpu_event *call)
 {
-    if (e->kind != PB_GPU_KERNEL || !e->name || strncmp(demangled(w, e->name), "nccl", 4) != 0) return;
+    if (!may_communicate(w, e)) return;
     for (int i = e->place ? e->place->depth - 1 : -1; i >= 0; i--)
         if (e->place->at[i].kind == PB_RANGE_collective) {
             pb_trace_put_collective(w->g, e->place->at[i].name, e->place->at[i].value, &e->place->at[i].of);

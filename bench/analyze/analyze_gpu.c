@@ -30,12 +30,12 @@ static void csv_of_total(const pb_analyze_output *o, const pb_trace *t, const pb
     }
     for (size_t i = 0; i < g->n; i++) {
         const pb_gpu_named *n = &g->named[i];
-        const char *part = n->what == PB_WORK_MEMORY ? "copy" : "kernel";
+        const char *part = n->copy ? "copy" : "kernel";
         pb_analyze_csv(o, part, t->rank, first, n->name, "calls", (double)n->calls, "1");
         pb_analyze_csv(o, part, t->rank, first, n->name, "time", n->seconds, "s");
         pb_analyze_csv(o, part, t->rank, first, n->name, "shortest", n->shortest, "s");
         pb_analyze_csv(o, part, t->rank, first, n->name, "longest", n->longest, "s");
-        if (n->what == PB_WORK_MEMORY) pb_analyze_csv(o, part, t->rank, first, n->name, "bytes", n->moved, "B");
+        if (n->copy) pb_analyze_csv(o, part, t->rank, first, n->name, "bytes", n->moved, "B");
     }
 }
 
@@ -53,7 +53,7 @@ static void add_kernel_row(pb_sheet *t, const pb_trace *trace, const pb_gpu_tota
     pb_share_cell(cell[4], n->seconds, g->window);
     pb_time_cell(cell[5], n->seconds / (double)n->calls);
     pb_time_cell(cell[6], n->longest);
-    if (n->what == PB_WORK_MEMORY && n->seconds > 0)
+    if (n->copy && n->seconds > 0)
         pb_figure(text, n->moved / n->seconds, "B/s"), snprintf(cell[7], PB_SHEET_CELL, "%.40s", text);
     pb_sheet_row(t, COLUMNS, cells);
 }

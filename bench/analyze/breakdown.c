@@ -115,8 +115,8 @@ static void add_gpu_part(pb_breakdown *b, const pb_gpu_span *g)
     if (phase) phase->gpu_calls++, phase->gpu += g->end - g->begin;
     b->gpu.graphs += g->graph;
     if (g->graph) return;
-    b->gpu.kernels += g->what != PB_WORK_MEMORY;
-    b->gpu.unjoined += g->what != PB_WORK_MEMORY && !op;
+    b->gpu.kernels += !g->copy;
+    b->gpu.unjoined += !g->copy && !op;
 }
 
 /* The time inside the steps in which one of the kinds of work in the set `what` runs. `l` is scratch memory. */

@@ -57,7 +57,7 @@ static pb_status add_names(const pb_trace *t, pb_gpu_total *out)
     for (size_t i = 0; i < t->ngpu; i++) {
         const pb_gpu_span *g = &t->gpu[i];
         const double s = g->end - g->begin;
-        all[i] = (pb_gpu_named){g->name, g->what, 1, s, s, s, g->moved};
+        all[i] = (pb_gpu_named){g->name, g->what, 1, s, s, s, g->copy, g->moved};
     }
     if (t->ngpu) qsort(all, t->ngpu, sizeof *all, by_name);
     size_t n = 0;

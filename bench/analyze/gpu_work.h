@@ -17,6 +17,7 @@ typedef struct pb_gpu_named {
     pb_gpu_work what;
     long calls;
     double seconds, shortest, longest; /* of the calls: sum, least, most */
+    bool copy;                         /* as in pb_gpu_span */
     double moved;                      /* bytes that copies moved or set; 0 for kernels */
 } pb_gpu_named;
 

@@ -80,18 +80,21 @@ static bool is_gpu_work(const char *cat)
 
 static pb_gpu_span gpu_span(const char *name, const char *cat, const json_t *args, double begin, double end)
 {
+    const bool copy = strncmp(cat, "gpu_mem", 7) == 0;
     return (pb_gpu_span){.name = name,
                          .op = json_string_value(json_object_get(args, "op")),
                          .phase = json_string_value(json_object_get(args, "phase")),
                          .graph = strcmp(cat, "cuda_graph") == 0,
-                         .what = strncmp(cat, "gpu_mem", 7) == 0 ? PB_WORK_MEMORY
-                                 : strncmp(name, "nccl", 4) == 0 ? PB_WORK_COMMUNICATION
-                                                                 : PB_WORK_KERNEL,
+                         .what = json_object_get(args, "Collective name") ? PB_WORK_COMMUNICATION /* also of copies */
+                                 : copy                                   ? PB_WORK_MEMORY
+                                 : strncmp(name, "nccl", 4) == 0          ? PB_WORK_COMMUNICATION
+                                                                          : PB_WORK_KERNEL,
+                         .copy = copy,
                          .begin = begin,
                          .end = end,
                          .flops = number(args, "op_flops"),
                          .bytes = number(args, "op_bytes"),
-                         .moved = strncmp(cat, "gpu_mem", 7) == 0 ? number(args, "bytes") : 0};
+                         .moved = copy ? number(args, "bytes") : 0};
 }
 
 static pb_trace_collective collective(const json_t *args, double begin, double end)

@@ -21,12 +21,14 @@ typedef struct pb_trace_event {
 typedef enum pb_gpu_work { PB_WORK_KERNEL, PB_WORK_COMMUNICATION, PB_WORK_MEMORY, PB_WORK_KINDS } pb_gpu_work;
 typedef struct pb_gpu_span {
     const char *name, *op, *phase; /* op, phase: in which it was enqueued; NULL: not known; owned by the trace */
-    pb_gpu_work what;              /* COMMUNICATION: a kernel of NCCL; MEMORY: a copy, or memory set to a value */
-    double begin, end;             /* as in pb_trace_event */
-    double flops, bytes;           /* least work of the op of a replayed graph, on one of its kernels; else 0 */
-    int64_t lane;                  /* the stream, plus 1000000 for each further lane of work that overlaps on it */
-    bool graph;   /* a replayed graph as a whole: what is COMMUNICATION or KERNEL inside is not known */
-    double moved; /* bytes that a copy moved or set; 0 for kernels */
+    /* COMMUNICATION: a kernel of NCCL, or a copy inside a collective; MEMORY: another copy, or memory set to a value */
+    pb_gpu_work what;
+    bool copy;           /* a copy, or memory set to a value */
+    double begin, end;   /* as in pb_trace_event */
+    double flops, bytes; /* least work of the op of a replayed graph, on one of its kernels; else 0 */
+    int64_t lane;        /* the stream, plus 1000000 for each further lane of work that overlaps on it */
+    bool graph;          /* a replayed graph as a whole: what is COMMUNICATION or KERNEL inside is not known */
+    double moved;        /* bytes that a copy moved or set; 0 for kernels */
 } pb_gpu_span;
 
 /* A collective of which the group is known: on a CPU its range, on a GPU one of its kernels of NCCL. */

@@ -17,7 +17,8 @@ Event = namedtuple("Event", "kind begin duration name device context stream corr
 
 
 def read(path):
-    """The names, the ranges (kind, begin, end, name) of each thread, the op of each node, and the events."""
+    """The names, the ranges (kind, begin, end, name) of each thread, the op of each node and whether a collective
+    captured it, and the events."""
     names, ranges, places, nodes, events = [], defaultdict(list), [], {}, []
     for text in gzip.open(path, "rt"):
         word, _, rest = text.rstrip("\n").partition(" ")
@@ -30,7 +31,7 @@ def read(path):
             ranges[thread].append((part[0], int(part[1]), int(part[1]) + int(part[2]), names[int(part[3])]))
         elif word == "place":
             ops = [names[int(part[i + 1])] for i in range(1, len(part), 5) if part[i] == "op"]
-            places.append(ops[-1] if ops else None)
+            places.append((ops[-1] if ops else None, "collective" in part))
         elif word == "node":
             nodes[int(part[0])] = nodes.get(int(part[1])) if part[1] != "0" else places[int(part[2])]
         elif word in (*WORK, "call", "sync", "overhead"):
@@ -65,14 +66,16 @@ def sums(path):
         if e.kind not in WORK:
             continue
         nccl = re.match(r"(_Z\d+)?nccl", names[e.name])  # CUPTI gives mangled names
-        what = "memory" if e.kind != "kernel" else "nccl" if nccl else "compute"
+        (op, collective), call = nodes.get(e.node, (None, False)), calls.get(e.correlation)
+        if not e.node and call:
+            around = [(end - b, k, n) for k, b, end, n in ranges[call.thread] if b <= call.begin <= end]
+            ops = [(size, n) for size, k, n in around if k == "op"]
+            op, collective = min(ops)[1] if ops else None, any(k == "collective" for _, k, _ in around)
+        moves = nccl or e.kind == "copy" and collective  # copy engines make the copies of a collective
+        what = "nccl" if moves else "memory" if e.kind != "kernel" else "compute"
         spans[what].append((e.begin, e.begin + e.duration))
         if not any(b <= e.begin < end for b, end in steps):
             continue
-        op, call = nodes.get(e.node), calls.get(e.correlation)
-        if not e.node and call:
-            around = [(end - b, n) for k, b, end, n in ranges[call.thread] if k == "op" and b <= call.begin <= end]
-            op = min(around)[1] if around else None
         if op:
             for metric, value in (("gpu_time", e.duration), ("kernels", 1)):
                 out["op", op, metric][0] += value
