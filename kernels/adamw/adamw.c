@@ -44,7 +44,7 @@ static void update_f32(const pb_adamw_step_args *a, const pb_adamw_entry *e)
     const double b1 = (double)a->beta1, b2 = (double)a->beta2, scale = scale_of(a, e);
     float *m = e->m, *v = e->v;
     for (size_t i = 0; i < e->n; i++) {
-        const double g = scale * (double)e->grad[i];
+        const double g = scale * pb_load(e->grad, i, e->grad_dtype);
         const double next_m = b1 * (double)m[i] + (1 - b1) * g, next_v = b2 * (double)v[i] + (1 - b2) * g * g;
         m[i] = (float)next_m;
         v[i] = (float)next_v;
@@ -55,7 +55,7 @@ static void update_f32(const pb_adamw_step_args *a, const pb_adamw_entry *e)
 /* Computes the moments of element i from those before the step, in f32 as moments.h says, and updates the weight. */
 static void next_narrow(const pb_adamw_step_args *a, const pb_adamw_entry *e, size_t i, float *m, float *v)
 {
-    const float g = (float)scale_of(a, e) * e->grad[i];
+    const float g = (float)scale_of(a, e) * (float)pb_load(e->grad, i, e->grad_dtype);
     *m = pb_adamw_next_m(*m, g, a->beta1, (float)(1 - (double)a->beta1));
     *v = pb_adamw_next_v(*v, g, a->beta2, (float)(1 - (double)a->beta2));
     move_ref(a, e, i, (double)*m, (double)*v);
@@ -132,39 +132,31 @@ const pb_impl pb_adamw_step_cpu[] = {PB_FAST_IMPLS(pb_adamw_step, .workspace = s
 /* Axes of the shapes below:
  *     N     number of tensors; the first has S*D elements
  *     b     1: bf16 weights with f32 masters; 2: the same with moments in bf16; 3: with moments in 8 bits
- *     g     the argument scale_gradients
+ *     g     1, 3: the argument scale_gradients is true; 2, 3: the gradients of the first tensor are in bf16
  *     c     0: no clip states, no loss; 1: clip states; 2: clip states, the second says skip; 3: no clip states, but a
  *           loss scale; 4: clip states, and the loss is infinite; 5: the guard says skip
  *     t     completed steps */
 static const pb_dims edge[] = {
-    {3, 1, 7, 1, 1, 1, 0},
-    {3, 1, 7, 0, 0, 0, 0},
-    {1, 1, 1, 0, 1, 1, 3},
-    {2, 5, 40, 0, 0, 1, 9},
-    {4, 3, 5, 0, 1, 2, 4},
-    {4, 9, 9, 1, 0, 0, 99},
-    {3, 1, 50001, 0, 1, 1, 999},
-    {4, 3, 50, 1, 0, 3, 2},
-    {2, 3, 5, 0, 1, 4, 4},
-    {2, 3, 5, 0, 1, 5, 4},
-    {3, 1, 255, 2, 1, 1, 0},
-    {4, 3, 5501, 2, 1, 1, 4},
-    {4, 1, 50001, 2, 0, 3, 99},
-    {3, 1, 256, 3, 1, 1, 0},
-    {4, 3, 5501, 3, 1, 1, 4},
-    {4, 1, 50001, 3, 0, 3, 99},
-    {0},
+    {3, 1, 7, 1, 1, 1, 0},       {3, 1, 7, 0, 0, 0, 0},
+    {1, 1, 1, 0, 1, 1, 3},       {2, 5, 40, 0, 0, 1, 9},
+    {4, 3, 5, 0, 1, 2, 4},       {4, 9, 9, 1, 0, 0, 99},
+    {3, 1, 50001, 0, 1, 1, 999}, {4, 3, 50, 1, 0, 3, 2},
+    {2, 3, 5, 0, 1, 4, 4},       {2, 3, 5, 0, 1, 5, 4},
+    {3, 1, 255, 2, 1, 1, 0},     {4, 3, 5501, 2, 1, 1, 4},
+    {4, 1, 50001, 2, 0, 3, 99},  {3, 1, 256, 3, 1, 1, 0},
+    {4, 3, 5501, 3, 1, 1, 4},    {4, 1, 50001, 3, 0, 3, 99},
+    {3, 1, 7, 1, 3, 1, 0},       {4, 9, 9, 0, 2, 0, 99},
+    {3, 1, 50001, 1, 3, 1, 999}, {4, 3, 5501, 2, 3, 1, 4},
+    {4, 3, 5501, 3, 3, 1, 4},    {0},
 };
 static const pb_dims grid[] = {{4, 49152, 576, 0, 0, 0, 10},
                                {4, 49152, 576, 1, 1, 1, 10},
                                {4, 49152, 576, 2, 1, 1, 10},
                                {4, 49152, 576, 3, 1, 1, 10},
                                {0}};
-static const pb_dims device_grid[] = {{1, 125000, 1024, 0, 0, 0, 10},
-                                      {1, 125000, 1024, 1, 1, 1, 10},
-                                      {1, 125000, 1024, 2, 1, 1, 10},
-                                      {1, 125000, 1024, 3, 1, 1, 10},
-                                      {0}};
+static const pb_dims device_grid[] = {{1, 125000, 1024, 0, 0, 0, 10}, {1, 125000, 1024, 1, 1, 1, 10},
+                                      {1, 125000, 1024, 1, 3, 1, 10}, {1, 125000, 1024, 2, 1, 1, 10},
+                                      {1, 125000, 1024, 3, 1, 1, 10}, {0}};
 
 static pb_status step_check(const void *args)
 {
@@ -213,7 +205,8 @@ static void bind_moments(pb_binder *b, int i, pb_adamw_format format, pb_adamw_e
 
 /* Makes tensor i of a test's list. Tensors with odd i have no weight decay and are not clipped; tensor 1 is empty,
  * tensor 2 has f32 moments. */
-static pb_adamw_entry bind_entry(pb_binder *b, int i, size_t n, bool bf16, bool clipped, pb_adamw_format format)
+static pb_adamw_entry bind_entry(pb_binder *b, int i, size_t n, bool bf16, bool clipped, pb_adamw_format format,
+                                 pb_dtype grads)
 {
     enum { MAX = 4 };
     static const char *const names[MAX][3] = {
@@ -226,7 +219,8 @@ static pb_adamw_entry bind_entry(pb_binder *b, int i, size_t n, bool bf16, bool 
     if (n == 0 || i >= MAX) return e;
     e.w = bf16 ? pb_out(b, names[i][0], PB_BF16, n) : pb_inout(b, names[i][0], PB_F32, n, -1, 1);
     if (bf16) e.master = pb_inout(b, names[i][1], PB_F32, n, -1, 1);
-    e.grad = pb_in(b, names[i][2], PB_F32, n);
+    e.grad = pb_in(b, names[i][2], grads, n);
+    e.grad_dtype = grads;
     bind_moments(b, i, format, &e);
     return e;
 }
@@ -245,7 +239,8 @@ static pb_status step_bind(pb_binder *b, const int *dim, void *args)
     pb_adamw_maps(maps);
     for (int i = 0; i < dim[0]; i++) {
         size_t n = i == 0 ? (size_t)dim[1] * dim[2] : i == 1 ? 0 : 30 + (size_t)i;
-        list[i] = bind_entry(b, i, n, dim[3] && i != 3, clipped && i % 2 == 0, i == 2 ? PB_ADAMW_F32 : format);
+        list[i] = bind_entry(b, i, n, dim[3] && i != 3, clipped && i % 2 == 0, i == 2 ? PB_ADAMW_F32 : format,
+                             i == 0 && dim[4] > 1 ? PB_BF16 : PB_F32);
         elements += n;
     }
     *(pb_adamw_step_args *)args = (pb_adamw_step_args){
@@ -257,10 +252,11 @@ static pb_status step_bind(pb_binder *b, const int *dim, void *args)
         .guard = dim[5] >= 4 ? pb_in_raw(b, "guard", &guard, sizeof guard) : NULL,
         .maps = format == PB_ADAMW_8BIT ? pb_in_raw(b, "maps", maps, sizeof maps) : NULL,
         .elements = elements,
+        .bf16_elements = dim[4] > 1 ? list[0].n : 0,
         .narrow = format != PB_ADAMW_F32,
         .n = dim[0],
         .nclip = clipped ? 2 : 0,
-        .scale_gradients = dim[4],
+        .scale_gradients = dim[4] % 2,
         .beta1 = 0.9f,
         .beta2 = 0.95f,
         .eps = 1e-8f,
@@ -269,12 +265,12 @@ static pb_status step_bind(pb_binder *b, const int *dim, void *args)
 }
 
 /* In f32 a step reads w, grad, m, v and writes w, m, v: 28 bytes per element. bf16 weights with f32 masters take 30.
- * Moments in bf16 take 8 bytes less, in 8 bits 12 less, without their scales. */
+ * Moments in bf16 take 8 bytes less, in 8 bits 12 less, without their scales; gradients in bf16 2 less. */
 static pb_cost step_cost(const void *args)
 {
     const pb_adamw_step_args *a = args;
     const double n = (double)a->elements;
-    return (pb_cost){.flops = 12 * n, .bytes = (a->maps ? 16 : a->narrow ? 20 : 28) * n};
+    return (pb_cost){.flops = 12 * n, .bytes = (a->maps ? 16 : a->narrow ? 20 : 28) * n - 2 * (double)a->bf16_elements};
 }
 
 const pb_op pb_op_adamw_step = {

@@ -17,6 +17,11 @@
 #include "kernels/cuda/cuda_pack.cuh"
 
 enum { THREADS = 256, CHUNK = 16 * THREADS, BLOCKS = 4 }; /* BLOCKS: CTAs per SM */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+enum { RESIDENT = 3 }; /* of them at once: four would spill registers */
+#else
+enum { RESIDENT = BLOCKS };
+#endif
 
 /* The coefficients that adamw_begin writes to the scratch memory for adamw_update. */
 struct shared_coefs {
@@ -78,22 +83,43 @@ __device__ static inline void round_to(const pb_adamw_entry &e, size_t i, float 
     else ((float *)e.w)[i] = p;
 }
 
+__device__ static inline float grad_at(const pb_adamw_entry &e, size_t i)
+{
+    return e.grad_dtype == PB_BF16 ? pb_adamw_widen(((const uint16_t *)e.grad)[i]) : ((const float *)e.grad)[i];
+}
+
+/* Four gradients from element i on, a multiple of 4. */
+__device__ static inline void load_grads(const float *grad, size_t i, float (&g)[4])
+{
+    const float4 x = *(const float4 *)(grad + i);
+    g[0] = x.x, g[1] = x.y, g[2] = x.z, g[3] = x.w;
+}
+__device__ static inline void load_grads(const uint16_t *grad, size_t i, float (&g)[4])
+{
+    const uint2 x = *(const uint2 *)(grad + i);
+    g[0] = __uint_as_float(x.x << 16), g[1] = __uint_as_float(x.x & 0xffff0000u);
+    g[2] = __uint_as_float(x.y << 16), g[3] = __uint_as_float(x.y & 0xffff0000u);
+}
+
 __device__ static inline void update_one(const pb_adamw_entry &e, float *p, size_t i, const step_call &s,
                                          const coefs &c)
 {
-    update(p[i], e.grad[i], ((float *)e.m)[i], ((float *)e.v)[i], s, c);
+    update(p[i], grad_at(e, i), ((float *)e.m)[i], ((float *)e.v)[i], s, c);
     if (e.master) round_to(e, i, p[i]);
 }
 
-/* Updates four elements, from i (a multiple of 4) on. All arrays of the tensor are aligned to 16 bytes. */
+/* Updates four elements, from i (a multiple of 4) on. All arrays of the tensor are aligned to 16 bytes. G: type of the
+ * gradients, float or uint16_t (bf16). */
+template <class G>
 __device__ static inline void update_quad(const pb_adamw_entry &e, float *p, size_t i, const step_call &s,
                                           const coefs &c)
 {
     float4 *const m4 = (float4 *)((float *)e.m + i), *const v4 = (float4 *)((float *)e.v + i);
     float4 x = *(float4 *)(p + i), m = *m4, v = *v4;
-    const float4 g = *(const float4 *)(e.grad + i);
-    update(x.x, g.x, m.x, v.x, s, c), update(x.y, g.y, m.y, v.y, s, c);
-    update(x.z, g.z, m.z, v.z, s, c), update(x.w, g.w, m.w, v.w, s, c);
+    float g[4];
+    load_grads((const G *)e.grad, i, g);
+    update(x.x, g[0], m.x, v.x, s, c), update(x.y, g[1], m.y, v.y, s, c);
+    update(x.z, g[2], m.z, v.z, s, c), update(x.w, g[3], m.w, v.w, s, c);
     *(float4 *)(p + i) = x, *m4 = m, *v4 = v;
     if (!e.master) return;
     if (e.dtype == PB_F32) *(float4 *)((float *)e.w + i) = x;
@@ -119,7 +145,7 @@ __device__ static inline coefs coefs_of(const step_call &s, const pb_adamw_entry
     return {scale_of(s.a, e), (float)(1 - shared->lr * (double)e.decay), shared->rate, shared->unbias2};
 }
 
-__global__ static void __launch_bounds__(THREADS, BLOCKS) adamw_update(step_call s, const shared_coefs *shared)
+__global__ static void __launch_bounds__(THREADS, RESIDENT) adamw_update(step_call s, const shared_coefs *shared)
 {
     pb_list_cursor cursor = {};
     if (shared->skip) return;
@@ -135,7 +161,12 @@ __global__ static void __launch_bounds__(THREADS, BLOCKS) adamw_update(step_call
         const uint32_t n = (uint32_t)(e.n - first < CHUNK ? e.n - first : CHUNK);
         const uintptr_t all = (uintptr_t)p | (uintptr_t)e.grad | (uintptr_t)e.m | (uintptr_t)e.v | (uintptr_t)e.w;
         const uint32_t quads = all % 16 == 0 ? n / 4 : 0;
-        for (uint32_t k = threadIdx.x; k < quads; k += THREADS) update_quad(e, p, first + 4 * k, s, c);
+        if (e.grad_dtype == PB_BF16) {
+#pragma unroll 1
+            for (uint32_t k = threadIdx.x; k < quads; k += THREADS) update_quad<uint16_t>(e, p, first + 4 * k, s, c);
+        } else {
+            for (uint32_t k = threadIdx.x; k < quads; k += THREADS) update_quad<float>(e, p, first + 4 * k, s, c);
+        }
         for (uint32_t k = 4 * quads + threadIdx.x; k < n; k += THREADS) update_one(e, p, first + k, s, c);
     }
 }
@@ -181,7 +212,7 @@ __device__ static inline void move_lane(const pb_adamw_entry &e, size_t i, int n
     for (int k = 0; k < EACH; k++) {
         const size_t at = i + 32 * k + lane;
         if (32 * k + lane >= n) continue;
-        const float g = __fmul_rn(c.scale, e.grad[at]);
+        const float g = __fmul_rn(c.scale, grad_at(e, at));
         x.m[k] = pb_adamw_next_m(x.m[k], g, s.a.beta1, s.one_b1);
         x.v[k] = pb_adamw_next_v(x.v[k], g, s.a.beta2, s.one_b2);
         float y = p[at];

@@ -62,15 +62,16 @@ static inline size_t pb_adamw_moment_bytes(pb_adamw_format f, size_t n)
 }
 
 typedef struct pb_adamw_entry {
-    void *w;           /* [n] dtype, read and written */
-    float *master;     /* [n] f32 master weights; NULL, with dtype f32 only: p is w */
-    const float *grad; /* [n] */
-    void *m, *v;       /* n moments in `format`, pb_adamw_moment_bytes; 4-byte aligned */
+    void *w;          /* [n] dtype, read and written */
+    float *master;    /* [n] f32 master weights; NULL, with dtype f32 only: p is w */
+    const void *grad; /* [n] grad_dtype */
+    void *m, *v;      /* n moments in `format`, pb_adamw_moment_bytes; 4-byte aligned */
     size_t n;
     uint32_t first; /* bf16: index of element 0 in the random bits; elements of all entries should differ in it */
     int clip;       /* index of the tensor's pb_clip_state; -1: the gradient is only divided by the loss scale */
     float decay;    /* weight decay wd of this tensor: 0 for norms and biases */
     pb_dtype dtype : 8;
+    pb_dtype grad_dtype : 8; /* f32 or bf16 */
     pb_adamw_format format : 8;
 } pb_adamw_entry;
 
@@ -90,6 +91,7 @@ typedef struct pb_adamw_step_args {
     const float *guard;         /* [1]; the step is skipped if it is not 0 (NaN guard of normuon.h); NULL: 0 */
     const float *maps;          /* [2][256] pb_adamw_maps; NULL: no entry has the format 8bit */
     size_t elements;            /* elements of all entries; used for the op's cost only */
+    size_t bf16_elements;       /* those of them whose gradients are in bf16; used for the op's cost only */
     int n, nclip;
     bool scale_gradients; /* true: multiply gradients by clip[].scale here; false: they were scaled in place */
     bool narrow;          /* false: all entries have the format f32 */

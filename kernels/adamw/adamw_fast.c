@@ -43,9 +43,9 @@ static inline coefs coefs_of(const pb_adamw_step_args *a, const pb_adamw_entry *
 }
 
 /* Updates elements i .. i+n-1 of p, n <= PB_VLEN. If w is not NULL, it receives the new values rounded to bf16. */
-PB_INLINE void update(const pb_adamw_entry *e, float *p, void *w, const coefs *c, size_t i, int n)
+PB_INLINE void update(const pb_adamw_entry *e, pb_dtype grads, float *p, void *w, const coefs *c, size_t i, int n)
 {
-    vf g = vf_get(e->grad, i, PB_F32, n) * c->scale;
+    vf g = vf_get(e->grad, i, grads, n) * c->scale;
     vf m = vf_get(e->m, i, PB_F32, n) * c->b1 + g * c->one_b1;
     vf v = vf_get(e->v, i, PB_F32, n) * c->b2 + g * g * c->one_b2;
     vf x = vf_get(p, i, PB_F32, n) * c->keep - m * c->rate / (vf_sqrt(v) * c->unbias2 + c->eps);
@@ -55,10 +55,17 @@ PB_INLINE void update(const pb_adamw_entry *e, float *p, void *w, const coefs *c
     if (w) vf_put(w, i, PB_BF16, x, n);
 }
 
+PB_INLINE void update_grads(const pb_adamw_entry *e, pb_dtype grads, float *p, void *w, const coefs *c, size_t i,
+                            size_t end)
+{
+    for (; i + PB_VLEN <= end; i += PB_VLEN) update(e, grads, p, w, c, i, PB_VLEN);
+    if (i < end) update(e, grads, p, w, c, i, (int)(end - i));
+}
+
 PB_INLINE void update_range(const pb_adamw_entry *e, float *p, void *w, const coefs *c, size_t i, size_t end)
 {
-    for (; i + PB_VLEN <= end; i += PB_VLEN) update(e, p, w, c, i, PB_VLEN);
-    if (i < end) update(e, p, w, c, i, (int)(end - i));
+    if (e->grad_dtype == PB_BF16) update_grads(e, PB_BF16, p, w, c, i, end);
+    else update_grads(e, PB_F32, p, w, c, i, end);
 }
 
 /* The moments of a block of 256 elements, which are computed in f32. */
@@ -82,7 +89,8 @@ PB_INLINE void move_block(const pb_adamw_entry *e, const moments *x, const coefs
 static inline void next_moments(const pb_adamw_entry *e, moments *x, const coefs *c, size_t i, size_t n)
 {
     for (size_t k = 0; k < n; k++) {
-        const float g = c->scale * e->grad[i + k];
+        const float g = c->scale * (e->grad_dtype == PB_BF16 ? pb_adamw_widen(((const uint16_t *)e->grad)[i + k])
+                                                             : ((const float *)e->grad)[i + k]);
         x->m[k] = pb_adamw_next_m(x->m[k], g, c->b1, c->one_b1);
         x->v[k] = pb_adamw_next_v(x->v[k], g, c->b2, c->one_b2);
     }

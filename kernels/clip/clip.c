@@ -8,16 +8,21 @@
 
 /* ---- reference in double precision ---------------------------------------------------------- */
 
+/* The last slots may be empty, because runs are rounded up. */
+static void sum_slots(const void *x, pb_dtype t, size_t n, size_t run, int slots, float *partial)
+{
+    for (int s = 0; s < slots; s++) {
+        double sum = 0;
+        for (size_t i = s * run; i < (s + 1) * run && i < n; i++) sum += pb_load(x, i, t) * pb_load(x, i, t);
+        partial[s] = (float)sum;
+    }
+}
+
 static pb_status sqsum_ref(pb_ctx *ctx, const void *args)
 {
     const pb_clip_sqsum_args *a = args;
-    const size_t run = a->run ? a->run : pb_clip_run(a->n);
     (void)ctx;
-    for (int s = 0; s < pb_clip_sqsum_slots(a); s++) {
-        double sum = 0;
-        for (size_t i = s * run; i < (s + 1) * run && i < a->n; i++) sum += (double)a->x[i] * (double)a->x[i];
-        a->partial[s] = (float)sum;
-    }
+    sum_slots(a->x, PB_F32, a->n, a->run ? a->run : pb_clip_run(a->n), pb_clip_sqsum_slots(a), a->partial);
     return PB_OK;
 }
 
@@ -38,12 +43,16 @@ static pb_status reduce_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
+static void scale_all(void *x, pb_dtype t, size_t n, const pb_clip_state *state)
+{
+    for (size_t i = 0; state->scale != 1 && i < n; i++) pb_store(x, i, t, pb_load(x, i, t) * (double)state->scale);
+}
+
 static pb_status scale_ref(pb_ctx *ctx, const void *args)
 {
     const pb_clip_scale_args *a = args;
     (void)ctx;
-    for (size_t i = 0; a->state->scale != 1 && i < a->n; i++)
-        a->x[i] = (float)((double)a->x[i] * (double)a->state->scale);
+    scale_all(a->x, PB_F32, a->n, a->state);
     return PB_OK;
 }
 
@@ -52,16 +61,17 @@ static pb_status multi_ref(pb_ctx *ctx, const void *args)
     const pb_clip_multi_args *a = args;
     float *partial = a->partial;
     for (int i = 0; i < a->n; i++) {
-        PB_TRY(sqsum_ref(ctx, &(pb_clip_sqsum_args){.x = a->list[i].x, .partial = partial, .n = a->list[i].n}));
-        partial += pb_clip_slots(a->list[i].n);
+        const pb_clip_entry *e = &a->list[i];
+        const int slots = pb_clip_slots(e->n);
+        sum_slots(e->x, e->dtype, e->n, pb_clip_run(e->n), slots, partial);
+        partial += slots;
     }
     PB_TRY(reduce_ref(ctx, &(pb_clip_reduce_args){.partial = a->partial,
                                                   .loss_scale = a->loss_scale,
                                                   .state = a->state,
                                                   .slots = a->slots,
                                                   .max_norm = a->max_norm}));
-    for (int i = 0; a->apply && i < a->n; i++)
-        PB_TRY(scale_ref(ctx, &(pb_clip_scale_args){a->list[i].x, a->state, a->list[i].n}));
+    for (int i = 0; a->apply && i < a->n; i++) scale_all(a->list[i].x, a->list[i].dtype, a->list[i].n, a->state);
     return PB_OK;
 }
 
@@ -151,12 +161,14 @@ static pb_status multi_bind(pb_binder *b, const int *dim, void *args)
     enum { MAX = 12 };
     static const char *const names[MAX] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11"};
     pb_clip_entry list[MAX] = {0};
-    size_t elements = 0;
+    size_t elements = 0, bf16 = 0;
     int n = dim[0], slots = 0;
     if (n > MAX) return pb_fail(PB_EINVAL, "clip_multi: the shape asks for more than %d buffers", MAX);
     for (int i = 0; i < n; i++) {
         list[i].n = i == 0 ? (size_t)dim[1] * dim[2] : i == 1 ? 0 : i == 2 ? 1 : 500 + 9 * (size_t)i;
-        list[i].x = list[i].n ? pb_inout(b, names[i], PB_F32, list[i].n, -1, 1) : NULL;
+        list[i].dtype = dim[4] > 1 && i % 3 == 0 ? PB_BF16 : PB_F32;
+        list[i].x = list[i].n ? pb_inout(b, names[i], list[i].dtype, list[i].n, -1, 1) : NULL;
+        bf16 += list[i].dtype == PB_BF16 ? list[i].n : 0;
         slots += pb_clip_slots(list[i].n);
         elements += list[i].n;
     }
@@ -166,10 +178,11 @@ static pb_status multi_bind(pb_binder *b, const int *dim, void *args)
         .partial = pb_out(b, "partial", PB_F32, slots),
         .loss_scale = bind_loss_scale(b, dim[3]),
         .elements = elements,
+        .bf16_elements = bf16,
         .n = n,
         .slots = slots,
         .max_norm = dim[3] ? 0.1f : INFINITY,
-        .apply = dim[4],
+        .apply = dim[4] % 2,
     };
     return b->status;
 }
@@ -196,8 +209,8 @@ static pb_cost scale_cost(const void *args)
 static pb_cost multi_cost(const void *args)
 {
     const pb_clip_multi_args *a = args;
-    const double n = (double)a->elements;
-    return (pb_cost){.flops = (a->apply ? 3 : 2) * n, .bytes = (a->apply ? 12 : 4) * n};
+    const double n = (double)a->elements, bytes = 4 * n - 2 * (double)a->bf16_elements;
+    return (pb_cost){.flops = (a->apply ? 3 : 2) * n, .bytes = (a->apply ? 3 : 1) * bytes};
 }
 
 static const pb_dims plain_edge[] = {{1, 7}, {1, 1}, {3, 341}, {1, 1024}, {1, 1025}, {5, 1001}, {1, 300000}, {0}};
@@ -207,8 +220,17 @@ static const pb_dims reduce_edge[] = {{1, 7, 1}, {1, 1, 1}, {3, 341}, {5, 200, 1
 static const pb_dims scale_grid[] = {{1, 576, 1}, {49152, 576, 1}, {151936, 896, 1}, {0}};
 static const pb_dims reduce_grid[] = {{272, 256, 1}, {0}};
 static const pb_dims multi_edge[] = {
-    {4, 1, 7, 1, 1},      {4, 3, 5, 0, 1},      {1, 1, 1, 1, 1},     {2, 3, 1000, 1, 0},
-    {12, 7, 40000, 1, 1}, {12, 7, 40000, 2, 1}, {12, 1, 3000, 1, 0}, {0},
+    {4, 1, 7, 1, 1},
+    {4, 3, 5, 0, 1},
+    {1, 1, 1, 1, 1},
+    {2, 3, 1000, 1, 0},
+    {12, 7, 40000, 1, 1},
+    {12, 7, 40000, 2, 1},
+    {12, 1, 3000, 1, 0},
+    {4, 1, 7, 1, 3},
+    {12, 7, 40000, 1, 3},
+    {12, 1, 30001, 2, 2},
+    {0},
 };
 static const pb_dims multi_grid[] = {{12, 49152, 576, 1, 1}, {12, 151936, 896, 1, 0}, {0}};
 /* 128 million elements. */
@@ -259,7 +281,8 @@ const pb_op pb_op_clip_scale = {
     .tol = {[PB_F32] = 0}, /* exact: the reference and the implementations both round one product once */
     .f32_only = true,
 };
-/* Axes of the shapes below: N: number of buffers; c: see pb_op_clip_reduce; a = 1: the op also scales the buffers. */
+/* Axes of the shapes below: N: number of buffers; c: see pb_op_clip_reduce; a = 1, 3: the op also scales the buffers;
+ * a = 2, 3: every third buffer, the largest included, is in bf16. */
 const pb_op pb_op_clip_multi = {
     .name = "clip_multi",
     .axes = "NSDca",

@@ -36,25 +36,43 @@ __device__ static inline range slot_range(size_t n, size_t slot, size_t given = 
 
 /* ---- sqsum: sums of squares, one per slot ----------------------------------------------------------------------- */
 
+/* 16 bytes of elements: four of f32, eight of bf16. */
+template <class T> struct pack_of {
+    using type = float4;
+};
+template <> struct pack_of<__nv_bfloat16> {
+    using type = uint4;
+};
+
 __device__ static inline float square(float4 v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
+__device__ static inline float square(uint32_t pair)
+{
+    const float low = __uint_as_float(pair << 16), high = __uint_as_float(pair & 0xffff0000u);
+    return low * low + high * high;
+}
+__device__ static inline float square(uint4 v) { return (square(v.x) + square(v.y)) + (square(v.z) + square(v.w)); }
 
 /* Returns the sum of squares of x[first..end) to every thread of the CTA. first is a multiple of 64. */
-__device__ static float sum_range(const float *x, range r, float *room)
+template <class T> __device__ static float sum_range(const T *x, range r, float *room)
 {
-    const bool quads = (uintptr_t)x % 16 == 0;
-    const float4 *q = (const float4 *)(x + r.first);
-    const size_t n = quads ? (r.end - r.first) / 4 : 0;
+    using pack = typename pack_of<T>::type;
+    constexpr int EACH = 16 / sizeof(T);
+    const pack *q = (const pack *)(x + r.first);
+    const size_t n = (uintptr_t)x % 16 == 0 ? (r.end - r.first) / EACH : 0;
     float sum[LOADS] = {};
     size_t i = threadIdx.x;
     for (; i + (LOADS - 1) * THREADS < n; i += LOADS * THREADS) {
-        float4 v[LOADS];
+        pack v[LOADS];
 #pragma unroll
         for (int u = 0; u < LOADS; u++) v[u] = q[i + u * THREADS];
 #pragma unroll
         for (int u = 0; u < LOADS; u++) sum[u] += square(v[u]);
     }
     for (; i < n; i += THREADS) sum[0] += square(q[i]);
-    for (i = r.first + 4 * n + threadIdx.x; i < r.end; i += THREADS) sum[0] += x[i] * x[i];
+    for (i = r.first + EACH * n + threadIdx.x; i < r.end; i += THREADS) {
+        const float v = pb_to_f32(x[i]);
+        sum[0] += v * v;
+    }
 #pragma unroll
     for (int d = 1; d < LOADS; d *= 2)
 #pragma unroll
@@ -77,7 +95,10 @@ __global__ static void __launch_bounds__(THREADS) clip_list_sums(pb_clip_multi_a
         uint32_t slot;
         const int i = pb_list_find(&cursor, a.n, s, &slot, [&](int k) { return slots_of(a.list[k].n); });
         if (i < 0) return;
-        const float sum = sum_range(a.list[i].x, slot_range(a.list[i].n, slot), room);
+        const pb_clip_entry e = a.list[i];
+        const range r = slot_range(e.n, slot);
+        const float sum = e.dtype == PB_BF16 ? sum_range((const __nv_bfloat16 *)e.x, r, room)
+                                             : sum_range((const float *)e.x, r, room);
         if (threadIdx.x == 0) a.partial[s] = sum;
     }
 }
@@ -120,23 +141,32 @@ static pb_status reduce(pb_ctx *ctx, const float *partial, int slots, const floa
 /* ---- scale: multiplying the gradients --------------------------------------------------------------------------- */
 
 __device__ static inline float4 times(float4 v, float k) { return make_float4(v.x * k, v.y * k, v.z * k, v.w * k); }
+__device__ static inline uint32_t times(uint32_t pair, float k)
+{
+    return pb_pack_pair(__uint_as_float(pair << 16) * k, __uint_as_float(pair & 0xffff0000u) * k);
+}
+__device__ static inline uint4 times(uint4 v, float k)
+{
+    return make_uint4(times(v.x, k), times(v.y, k), times(v.z, k), times(v.w, k));
+}
 
 /* One CTA multiplies x[first..end) by scale; first is a multiple of 64. */
-__device__ static void scale_range(float *x, range r, float scale)
+template <class T> __device__ static void scale_range(T *x, range r, float scale)
 {
-    const bool quads = (uintptr_t)x % 16 == 0;
-    float4 *q = (float4 *)(x + r.first);
-    const size_t n = quads ? (r.end - r.first) / 4 : 0;
+    using pack = typename pack_of<T>::type;
+    constexpr int EACH = 16 / sizeof(T);
+    pack *q = (pack *)(x + r.first);
+    const size_t n = (uintptr_t)x % 16 == 0 ? (r.end - r.first) / EACH : 0;
     size_t i = threadIdx.x;
     for (; i + (LOADS - 1) * THREADS < n; i += LOADS * THREADS) {
-        float4 v[LOADS];
+        pack v[LOADS];
 #pragma unroll
         for (int u = 0; u < LOADS; u++) v[u] = q[i + u * THREADS];
 #pragma unroll
         for (int u = 0; u < LOADS; u++) q[i + u * THREADS] = times(v[u], scale);
     }
     for (; i < n; i += THREADS) q[i] = times(q[i], scale);
-    for (i = r.first + 4 * n + threadIdx.x; i < r.end; i += THREADS) x[i] *= scale;
+    for (i = r.first + EACH * n + threadIdx.x; i < r.end; i += THREADS) x[i] = pb_from_f32<T>(pb_to_f32(x[i]) * scale);
 }
 
 /* The number of elements that a CTA scales in one iteration of the unrolled loop of scale_range. */
@@ -159,7 +189,10 @@ __global__ static void __launch_bounds__(THREADS) clip_list_scale(pb_clip_multi_
         uint32_t slot;
         const int i = pb_list_find(&cursor, a.n, s, &slot, [&](int k) { return slots_of(a.list[k].n); });
         if (i < 0) return;
-        scale_range(a.list[i].x, slot_range(a.list[i].n, slot), scale);
+        const pb_clip_entry e = a.list[i];
+        const range r = slot_range(e.n, slot);
+        if (e.dtype == PB_BF16) scale_range((__nv_bfloat16 *)e.x, r, scale);
+        else scale_range((float *)e.x, r, scale);
     }
 }
 

@@ -12,7 +12,7 @@
  *     scale    multiplies one buffer by state->scale; writes nothing if scale is 1
  * `multi` does all three phases for any number of buffers in one call.
  *
- * All numbers are f32; slots are summed in a fixed order. A norm of 0 gives scale 1. A norm that is NaN or Inf gives
+ * All numbers are f32, except that buffers of `multi` may be bf16, which are squared and scaled in f32; slots are summed in a fixed order. A norm of 0 gives scale 1. A norm that is NaN or Inf gives
  * scale 1 and skip 1: the buffers stay unchanged, and adamw_step changes no weights or moments. Unlike PyTorch, nothing
  * is added to the norm in the denominator (PyTorch adds 1e-6), so a clipped norm equals max_norm. */
 #ifndef PB_CLIP_H
@@ -74,8 +74,9 @@ typedef struct pb_clip_scale_args {
 } pb_clip_scale_args;
 
 typedef struct pb_clip_entry {
-    float *x; /* [n] in device memory */
-    size_t n; /* may be 0 */
+    void *x;        /* [n] in device memory */
+    size_t n;       /* may be 0 */
+    pb_dtype dtype; /* f32 or bf16 */
 } pb_clip_entry;
 
 typedef struct pb_clip_multi_args {
@@ -84,6 +85,7 @@ typedef struct pb_clip_multi_args {
     float *partial;            /* [slots], out: the slots of all buffers, in the order of the list */
     const float *loss_scale;   /* [1], or NULL: 1 */
     size_t elements;           /* elements of all buffers; used for the op's cost only */
+    size_t bf16_elements;      /* those of them in bf16; used for the op's cost only */
     int n, slots;              /* slots: sum of pb_clip_slots over the list */
     float max_norm;            /* > 0; +Inf: only compute the norm */
     bool apply;                /* true: scale the buffers; false: adamw_step scales, with *state */

@@ -19,28 +19,40 @@ static inline range range_of(size_t n, size_t run, size_t slot)
 
 static inline range slot_range(size_t n, size_t slot) { return range_of(n, pb_clip_run(n), slot); }
 
-static inline float sum_range(const float *x, range r)
+PB_INLINE float sum_typed(const void *x, pb_dtype t, range r)
 {
     enum { ACC = 8 }; /* independent sums, to hide the latency of the additions */
     vf s[ACC] = {0};
     size_t i = r.first;
     for (; i + ACC * PB_VLEN <= r.end; i += ACC * PB_VLEN)
         for (size_t k = 0; k < ACC; k++) {
-            vf v = vf_load(x, i + k * PB_VLEN, PB_F32);
+            vf v = vf_load(x, i + k * PB_VLEN, t);
             s[k] += v * v;
         }
     for (; i < r.end; i += PB_VLEN) {
-        vf v = vf_get(x, i, PB_F32, r.end - i < PB_VLEN ? (int)(r.end - i) : PB_VLEN);
+        vf v = vf_get(x, i, t, r.end - i < PB_VLEN ? (int)(r.end - i) : PB_VLEN);
         s[0] += v * v;
     }
     return vf_sum(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])));
 }
 
-static inline void scale_range(float *x, range r, float scale)
+static inline float sum_range(const void *x, pb_dtype t, range r)
 {
-    size_t i = r.first;
-    for (; i + PB_VLEN <= r.end; i += PB_VLEN) vf_store(x, i, PB_F32, vf_load(x, i, PB_F32) * scale);
-    for (; i < r.end; i++) x[i] *= scale;
+    return t == PB_BF16 ? sum_typed(x, PB_BF16, r) : sum_typed(x, PB_F32, r);
+}
+
+PB_INLINE void scale_typed(void *x, pb_dtype t, range r, float scale)
+{
+    for (size_t i = r.first; i < r.end; i += PB_VLEN) {
+        const int n = r.end - i < PB_VLEN ? (int)(r.end - i) : PB_VLEN;
+        vf_put(x, i, t, vf_get(x, i, t, n) * scale, n);
+    }
+}
+
+static inline void scale_range(void *x, pb_dtype t, range r, float scale)
+{
+    if (t == PB_BF16) scale_typed(x, PB_BF16, r, scale);
+    else scale_typed(x, PB_F32, r, scale);
 }
 
 pb_status PB_FAST(pb_clip_sqsum)(pb_ctx *ctx, const void *args)
@@ -50,7 +62,7 @@ pb_status PB_FAST(pb_clip_sqsum)(pb_ctx *ctx, const void *args)
     const size_t run = a->run ? a->run : pb_clip_run(a->n);
     (void)ctx;
 #pragma omp parallel for schedule(dynamic) if (a->n > 65536)
-    for (int s = 0; s < slots; s++) a->partial[s] = sum_range(a->x, range_of(a->n, run, (size_t)s));
+    for (int s = 0; s < slots; s++) a->partial[s] = sum_range(a->x, PB_F32, range_of(a->n, run, (size_t)s));
     return PB_OK;
 }
 
@@ -86,7 +98,7 @@ pb_status PB_FAST(pb_clip_scale)(pb_ctx *ctx, const void *args)
     (void)ctx;
     if (a->state->scale == 1) return PB_OK;
 #pragma omp parallel for schedule(dynamic) if (a->n > 65536)
-    for (int s = 0; s < slots; s++) scale_range(a->x, slot_range(a->n, (size_t)s), a->state->scale);
+    for (int s = 0; s < slots; s++) scale_range(a->x, PB_F32, slot_range(a->n, (size_t)s), a->state->scale);
     return PB_OK;
 }
 
@@ -102,7 +114,7 @@ pb_status PB_FAST(pb_clip_multi)(pb_ctx *ctx, const void *args)
 #pragma omp for schedule(dynamic, 4)
         for (size_t s = 0; s < slots; s++) {
             int i = pb_chunk_tensor(first, a->n, s);
-            a->partial[s] = sum_range(a->list[i].x, slot_range(a->list[i].n, s - first[i]));
+            a->partial[s] = sum_range(a->list[i].x, a->list[i].dtype, slot_range(a->list[i].n, s - first[i]));
         }
 #pragma omp single
         reduce(a->partial, (int)slots, a->loss_scale, a->max_norm, a->state);
@@ -110,7 +122,7 @@ pb_status PB_FAST(pb_clip_multi)(pb_ctx *ctx, const void *args)
 #pragma omp for schedule(dynamic, 4)
             for (size_t s = 0; s < slots; s++) {
                 int i = pb_chunk_tensor(first, a->n, s);
-                scale_range(a->list[i].x, slot_range(a->list[i].n, s - first[i]), a->state->scale);
+                scale_range(a->list[i].x, a->list[i].dtype, slot_range(a->list[i].n, s - first[i]), a->state->scale);
             }
         }
     }

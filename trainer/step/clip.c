@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "trainer/step/gradients.h"
 #include "trainer/step/matrices.h"
 #include "trainer/step/shards.h"
 
@@ -11,9 +12,12 @@ static pb_adamw_entry entry_of(const pb_trainer *t, const pb_param *p, int g)
 {
     const pb_clip_variant variant = t->cfg.clip;
     const bool decays = p->kind != PB_KIND_GAIN && p->kind != PB_KIND_BIAS;
+    pb_dtype dtype;
+    const void *grad = pb_gradient_sum(t, p, &dtype);
     return (pb_adamw_entry){.w = p->w,
                             .master = p->master,
-                            .grad = p->sum,
+                            .grad = grad,
+                            .grad_dtype = dtype,
                             .m = p->m,
                             .v = p->v,
                             .n = pb_param_n(p),
@@ -33,7 +37,7 @@ static pb_adamw_entry shard_entry(const pb_trainer *t, int i)
     pb_adamw_entry e = entry_of(t, x->p, t->shards.group[i]);
     e.w = pb_shards_w(t, x);
     e.master = pb_shards_master(t, x);
-    e.grad = pb_shards_grad(t, x);
+    e.grad = pb_shards_grad(t, x), e.grad_dtype = PB_F32;
     e.m = pb_shards_m(t, x);
     e.v = pb_shards_v(t, x);
     e.first += (uint32_t)x->first;
@@ -58,7 +62,9 @@ pb_status pb_clip_write_lists(pb_trainer *t)
     pb_status s = c && a ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the lists of gradients");
     for (int g = 0; s == PB_OK && g < t->ngroups; g++)
         for (int i = t->groups[g].first; i < t->groups[g].first + t->groups[g].n; i++) {
-            c[i] = (pb_clip_entry){t->trained[i]->sum, pb_param_n(t->trained[i])};
+            pb_dtype dtype;
+            void *sum = pb_gradient_sum(t, t->trained[i], &dtype);
+            c[i] = (pb_clip_entry){sum, pb_param_n(t->trained[i]), dtype};
             if (!t->shards.on && !pb_matrices_take(t, t->trained[i])) a[adamw++] = entry_of(t, t->trained[i], g);
         }
     for (int i = 0; s == PB_OK && t->shards.on && i < t->gradients.slices.n; i++)

@@ -175,12 +175,43 @@ pb_status pb_gradients_complete(pb_ctx *ctx, const pb_trainer *t, int stage)
     return PB_OK;
 }
 
-/* Converts the sums from bf16 to f32: all, or this rank's slices. */
+void *pb_gradient_sum(const pb_trainer *t, const pb_param *p, pb_dtype *dtype)
+{
+    const pb_clip_variant clip = t->cfg.clip;
+    const bool whole = t->gradients.narrow && !t->shards.on;         /* the rank has the bf16 sums of all tensors */
+    const bool read = clip == PB_CLIP_MULTI || clip == PB_CLIP_NONE; /* the other variants read f32 only */
+    const bool rows = t->rows.on && p == t->model.outer[PB_P_embed]; /* rows are added to its sum in f32 */
+    *dtype = whole && read && !rows && t->cfg.optimizer == PB_OPTIMIZER_ADAMW ? PB_BF16 : PB_F32;
+    return *dtype == PB_BF16 ? (void *)(t->gradients.narrow + p->at) : p->sum;
+}
+
+static bool needs_f32(const pb_trainer *t, const pb_param *p)
+{
+    pb_dtype dtype;
+    (void)pb_gradient_sum(t, p, &dtype);
+    return dtype == PB_F32;
+}
+
+/* Converts the sums of the tensors that are read in f32. Neighbours are converted together. */
+static pb_status widen_whole(pb_ctx *ctx, const pb_trainer *t)
+{
+    const pb_gradients *g = &t->gradients;
+    pb_param *const *order = t->model.order;
+    for (int i = 0, n = t->model.ordered, end; i < n; i = end + 1) {
+        for (end = i; end < n && needs_f32(t, order[end]);) end++;
+        if (end == i) continue;
+        const size_t from = order[i]->at, to = order[end - 1]->at + pb_param_n(order[end - 1]);
+        PB_TRY(pb_widen(ctx, g->narrow + from, g->sum + from, to - from));
+    }
+    return PB_OK;
+}
+
+/* Converts the sums from bf16 to f32: those that are read in f32, or this rank's slices. */
 static pb_status widen_sums(pb_ctx *ctx, const pb_trainer *t)
 {
     const pb_gradients *g = &t->gradients;
     const pb_slices *s = &g->slices;
-    if (!slices_only(t)) return pb_widen(ctx, g->narrow, g->sum, t->model.vector);
+    if (!slices_only(t)) return widen_whole(ctx, t);
     for (int i = 0; i < g->buckets.n; i++) {
         const size_t at = g->buckets.bucket[i].at + pb_slice_at(s, i, s->rank);
         PB_TRY(pb_widen(ctx, g->narrow + at, g->sum + at, s->count[(size_t)i * (size_t)s->ranks + (size_t)s->rank]));

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "trainer/step/gradients.h"
 #include "trainer/step/observe.h"
 #include "trainer/step/products.h"
 
@@ -35,7 +36,9 @@ static void give_parameter(const pb_trainer *t, const pb_param *p, receiver *r)
 {
     const bool whole = !t->weights.on, own = p->trained && !t->shards.on;
     give_matrix(r, p, "weight", whole ? p->w : NULL, p->cols, p->dtype);
-    give_matrix(r, p, "gradient", p->trained && !t->gradients.shared.on ? p->sum : NULL, p->cols, PB_F32);
+    pb_dtype dtype = PB_F32;
+    const void *gradient = p->trained && !t->gradients.shared.on ? pb_gradient_sum(t, p, &dtype) : NULL;
+    give_matrix(r, p, "gradient", gradient, p->cols, dtype);
     /* Codes of 8 bits are no values without the scales of their blocks. */
     const bool readable = own && p->moments != PB_ADAMW_8BIT;
     const pb_dtype moments = p->moments == PB_ADAMW_BF16 ? PB_BF16 : PB_F32;
