@@ -122,6 +122,13 @@ static pb_status status_of(pb_comm *c)
     return nccl_failed(c, e, "a collective");
 }
 
+/* True if the environment asks for copy engines; see pb_comm_shared_memory. */
+static bool wants_copies()
+{
+    const char *asked = getenv("PB_COPY_ENGINES");
+    return asked && strcmp(asked, "1") == 0;
+}
+
 static bool copies(const pb_comm *c, const void *p, size_t bytes)
 {
     const state *s = (const state *)c->priv;
@@ -391,7 +398,8 @@ static void release_window(void *self, void *p)
 /* Nothing is offered if this libnccl.so.2 is older than the header. */
 static void offer_windows(pb_comm *c)
 {
-    if (nccl.MemAlloc && nccl.MemFree && nccl.CommWindowRegister && nccl.CommWindowDeregister && nccl.AlltoAll)
+    if (wants_copies() && nccl.MemAlloc && nccl.MemFree && nccl.CommWindowRegister && nccl.CommWindowDeregister &&
+        nccl.AlltoAll)
         state_of(c)->shared = (pb_memory_source){alloc_window, release_window, c};
 }
 #else
@@ -413,7 +421,7 @@ static void *enter(void *self)
     ncclComm_t comm = NULL;
     config.blocking = 1;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
-    config.CTAPolicy = NCCL_CTA_POLICY_ZERO; /* copy engines move the memory of pb_comm_shared_memory */
+    if (wants_copies()) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
 #endif
     (void)cudaSetDevice(e->device);
     const ncclResult_t result = nccl.CommInitRankConfig(&comm, e->size, e->id, e->rank, &config);

@@ -269,6 +269,54 @@ static void memory_held_is_counted_with_its_peak(void **state)
     pb_ctx_close(&ctx);
 }
 
+/* A source of memory for the test below: a buffer, and how often it was given and taken back. */
+typedef struct fake_source {
+    char buffer[256];
+    int given, taken;
+    bool empty;
+} fake_source;
+
+static pb_status fake_alloc(void *self, size_t bytes, void **out)
+{
+    fake_source *f = self;
+    if (f->empty || bytes > sizeof f->buffer) return pb_fail(PB_ENOMEM, "the source is empty");
+    f->given++, *out = f->buffer;
+    return PB_OK;
+}
+
+static void fake_release(void *self, void *p)
+{
+    fake_source *f = self;
+    assert_ptr_equal(p, f->buffer);
+    f->taken++;
+}
+
+/* Memory of another source is counted like the backend's, and goes back to its source. */
+static void memory_of_a_source_goes_back_to_it(void **state)
+{
+    pb_ctx ctx;
+    fake_source f = {.empty = false};
+    const pb_memory_source source = {fake_alloc, fake_release, &f};
+    pb_arena arena;
+    void *p;
+    (void)state;
+    CHECK_OK(pb_ctx_open(&ctx, PB_CPU, 0));
+    CHECK_OK(pb_alloc_from(&ctx, &source, 200, &p));
+    assert_true(p == f.buffer && ctx.held == 200 && ctx.counts.allocs == 1);
+    pb_release(&ctx, p);
+    assert_true(f.given == 1 && f.taken == 1 && ctx.held == 0);
+    pb_arena_begin_in(&arena, &ctx, &source);
+    (void)pb_carve(&arena, 100);
+    CHECK_OK(pb_arena_commit(&arena));
+    assert_ptr_equal(pb_carve(&arena, 100), f.buffer);
+    pb_arena_free(&arena);
+    assert_true(f.given == 2 && f.taken == 2 && ctx.held == 0);
+    f.empty = true;
+    CHECK_FAILS(pb_alloc_from(&ctx, &source, 1, &p), PB_ENOMEM, "the source is empty");
+    assert_int_equal(ctx.held, 0);
+    pb_ctx_close(&ctx);
+}
+
 /* Copies more bytes than one chunk of the backend's copy holds, so that several chunks are needed and the last one is
  * shorter. */
 static void a_copy_moves_every_byte(void **state)
@@ -382,6 +430,7 @@ int main(void)
         cmocka_unit_test(waits_and_allocations_are_counted),
         cmocka_unit_test(a_staged_upload_copies_a_few_bytes),
         cmocka_unit_test(memory_held_is_counted_with_its_peak),
+        cmocka_unit_test(memory_of_a_source_goes_back_to_it),
         cmocka_unit_test(a_copy_moves_every_byte),
         cmocka_unit_test(unknown_implementation_is_an_error),
         cmocka_unit_test(arena_measures_then_carves),

@@ -43,7 +43,7 @@ pb_status pb_gradients_open(pb_trainer *t)
     PB_TRY(
         pb_slices_make(m, &g->buckets, pb_comm_size(c->comm), pb_comm_rank(c->comm), c->normuon.per_head, &g->slices));
     if (shared) PB_TRY(pb_grad_slices_open(t));
-    pb_arena_begin_in(&g->arena, t->ctx, pb_comm_shared_memory(c->comm));
+    pb_arena_begin_in(&g->arena, t->ctx, m->cfg.grads_source);
     carve(t);
     PB_TRY(pb_arena_commit(&g->arena));
     carve(t);

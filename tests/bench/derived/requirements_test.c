@@ -261,6 +261,18 @@ static void every_judged_case_is_in_its_grid(void **state)
     assert_true(cases > 0);
 }
 
+/* Rows of a requirement differ by the axes of their cases only, not by the suite and the name: of two cases with equal
+ * axes, a run could not be read again. */
+static void rows_of_a_requirement_have_different_keys(void **state)
+{
+    (void)state;
+    for (const pb_requirement *r = pb_requirements; r->id; r++)
+        for (const pb_judged_case *c = r->cases; c && c->key; c++)
+            for (const pb_judged_case *d = c + 1; d->key; d++)
+                if (strcmp(strchr(c->key, '?'), strchr(d->key, '?')) == 0)
+                    fail_msg("%s: %s and %s", r->id, c->key, d->key);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +283,7 @@ int main(void)
         cmocka_unit_test(whole_steps_are_judged),
         cmocka_unit_test(steps_of_several_ranks_are_judged),
         cmocka_unit_test(every_judged_case_is_in_its_grid),
+        cmocka_unit_test(rows_of_a_requirement_have_different_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
