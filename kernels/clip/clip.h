@@ -12,8 +12,9 @@
  *     scale    multiplies one buffer by state->scale; writes nothing if scale is 1
  * `multi` does all three phases for any number of buffers in one call.
  *
- * All numbers are f32, except that buffers of `multi` may be bf16, which are squared and scaled in f32; slots are summed in a fixed order. A norm of 0 gives scale 1. A norm that is NaN or Inf gives
- * scale 1 and skip 1: the buffers stay unchanged, and adamw_step changes no weights or moments. Unlike PyTorch, nothing
+ * All numbers are f32, except that buffers of `multi` may be bf16; those are squared and scaled in f32. Slots are
+ * summed in a fixed order. A norm of 0 gives scale 1. A norm that is NaN or Inf gives scale 1 and skip 1: the buffers
+ * stay unchanged, and adamw_step changes no weights or moments. Unlike PyTorch, nothing
  * is added to the norm in the denominator (PyTorch adds 1e-6), so a clipped norm equals max_norm. */
 #ifndef PB_CLIP_H
 #define PB_CLIP_H

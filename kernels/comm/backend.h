@@ -85,7 +85,7 @@ struct pb_comm {
 /* Opens a communicator of this process alone, whose collectives the library runs nevertheless. For tests. */
 pb_status pb_comm_open_self(pb_ctx *ctx, const char *role, pb_comm **out);
 
-/* An ordered all_reduce of more bytes is made in chunks of this size, which bounds its scratch. Changed by tests only. */
+/* An ordered all_reduce of more bytes is made in chunks of this size, which bounds its scratch. Tests change it. */
 extern size_t pb_comm_chunk;
 /* Bytes of c->scratch that a collective needs. */
 size_t pb_comm_memory(const pb_comm *c, const pb_comm_call *call);

@@ -69,8 +69,8 @@ void pb_comm_close(pb_comm *comm);
 /* Memory for the buffers of large all_reduce calls between GPUs, for pb_alloc_from and pb_arena_begin_in. Copy engines
  * can move it between GPUs without a kernel, so that the SMs stay free for the work that the collective overlaps: a sum
  * whose x and y lie in it, of PB_COMM_COPIES_FROM bytes or more, is then made by all-to-all, addition in the order of
- * the ranks, and all-gather. Returns NULL, and nothing changes, unless PB_COPY_ENGINES=1 is in the environment, and where
- * it is not possible: on a CPU, for one rank, on the plan backend, and for NCCL before 2.28. With several hosts, or
+ * the ranks, and all-gather. Returns NULL, and nothing changes, unless PB_COPY_ENGINES=1 is in the environment, and
+ * where it is not possible: on a CPU, for one rank, on the plan backend, and for NCCL before 2.28. With several hosts, or
  * without NVLink, the memory is like any other. Allocating is collective: all ranks of the group allocate the same
  * sizes in the same order. Free it before the communicator. */
 const pb_memory_source *pb_comm_shared_memory(const pb_comm *comm);

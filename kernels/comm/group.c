@@ -28,7 +28,7 @@ void pb_comm_current(pb_comm *c, char *out, size_t n)
 
 const pb_memory_source *pb_comm_shared_memory(const pb_comm *c)
 {
-    return c && c->priv && c->be->shared_memory ? c->be->shared_memory(c) : NULL;
+    return c && c->be && c->priv && c->be->shared_memory ? c->be->shared_memory(c) : NULL;
 }
 
 typedef struct block {

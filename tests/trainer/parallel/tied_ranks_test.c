@@ -3,6 +3,7 @@
  * the same on all ranks. */
 #include "tests/ranks/ranks_test.h"
 #include "tests/trainer/step/trainer_fixture.h"
+#include "trainer/step/gradients.h"
 #include "trainer/step/graphs.h"
 #include "trainer/step/shards.h"
 #include "trainer/step/token_rows.h"
@@ -74,7 +75,10 @@ static void check_step(pb_ctx *ctx, const pb_train_config *c, int parts)
         free(got);
     }
     if (!t->shards.on) {
-        float *got = test_fetch(ctx, embed->sum, n * sizeof *got), *everyone = malloc((size_t)ranks * n * sizeof *got);
+        pb_dtype dtype; /* that of the other tensors is bf16 with PB_REDUCE_BF16 */
+        float *got = test_fetch(ctx, pb_gradient_sum(t, embed, &dtype), n * sizeof *got);
+        float *everyone = malloc((size_t)ranks * n * sizeof *got);
+        assert_int_equal(dtype, PB_F32);
         assert_non_null(everyone);
         CHECK_OK(pb_world_gather(test_world, "gradients", got, n * sizeof *got, everyone));
         for (int r = 0; r < ranks; r++) assert_memory_equal(everyone + (size_t)r * n, got, n * sizeof *got);
@@ -100,6 +104,7 @@ static void the_gradient_is_that_of_one_rank(void **state)
             c.reduce = (pb_reduce)(k / 2 % 2);
             c.bucket_bytes = 30000;
             c.micro_batches = parts;
+            c.clip = PB_CLIP_MULTI;
             check_step(*state, &c, parts);
         }
 }
