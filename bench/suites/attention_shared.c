@@ -5,6 +5,7 @@
 #include "kernels/cast/cast.h"
 #include "kernels/copy/copy.h"
 #include "kernels/gradient/gradient.h"
+#include "trainer/parallel/row_chunks.h"
 
 /* Rows first .. first + rows - 1 of a tensor, divided over the ranks. One collective moves one chunk of `length` rows
  * per rank: with part 0 each rank's first chunk, with part 1 its second one, which only zigzag slices have. */
@@ -36,18 +37,14 @@ static void *at(void *x, size_t row, size_t width, pb_dtype t)
     return (unsigned char *)x + row * width * pb_dtype_size(t);
 }
 
-static pb_status reverse(pb_ctx *ctx, const pb_attn_shared *s, const block *b, const void *x, void *y, size_t width,
-                         pb_dtype t)
+static pb_row_chunks chunks_of(const pb_attn_shared *s, const block *b, size_t width)
 {
-    return pb_copy_rows(ctx, &(pb_copy_rows_args){.x = x,
-                                                  .y = y,
-                                                  .T = s->context.ranks * b->length,
-                                                  .D = (int)width,
-                                                  .block = b->length,
-                                                  .ldx = width,
-                                                  .ldy = width,
-                                                  .reversed = true,
-                                                  .dtype = t});
+    return (pb_row_chunks){.comm = s->comm,
+                           .length = b->length,
+                           .width = width,
+                           .reversed = b->part,
+                           .room = s->blocks,
+                           .ordered = s->whole.a.variant == PB_VARIANT_DETERMINISTIC};
 }
 
 /* Gathers rows of `width` elements: this rank's rows of x become those rows of y on all ranks. y may be x. */
@@ -56,13 +53,8 @@ static pb_status gather(pb_ctx *ctx, const pb_attn_shared *s, bool kv, void *x, 
     block b[2];
     const int n = blocks_of(s, kv, b);
     for (int i = 0; i < n; i++) {
-        void *to = at(y, first_row(&b[i]), width, t);
-        PB_TRY(pb_comm_all_gather(ctx, &(pb_comm_all_gather_args){.comm = s->comm,
-                                                                  .x = at(x, own_row(s, &b[i]), width, t),
-                                                                  .y = b[i].part ? s->blocks : to,
-                                                                  .count = (size_t)b[i].length * width,
-                                                                  .dtype = t}));
-        if (b[i].part) PB_TRY(reverse(ctx, s, &b[i], s->blocks, to, width, t));
+        const pb_row_chunks c = chunks_of(s, &b[i], width);
+        PB_TRY(pb_row_chunks_gather(ctx, &c, at(x, own_row(s, &b[i]), width, t), at(y, first_row(&b[i]), width, t), t));
     }
     return PB_OK;
 }
@@ -75,17 +67,8 @@ static pb_status reduce(pb_ctx *ctx, const pb_attn_shared *s)
     block b[2];
     const int n = blocks_of(s, true, b);
     for (int i = 0; i < n; i++) {
-        float *x = s->dkv + first_row(&b[i]) * D;
-        if (b[i].part) PB_TRY(reverse(ctx, s, &b[i], x, s->blocks, D, PB_F32));
-        PB_TRY(pb_comm_reduce_scatter(
-            ctx,
-            &(pb_comm_reduce_scatter_args){.comm = s->comm,
-                                           .x = b[i].part ? s->blocks : x,
-                                           .y = s->down,
-                                           .count = (size_t)b[i].length * D,
-                                           .dtype = PB_F32,
-                                           .op = PB_COMM_SUM,
-                                           .ordered = ctx->deterministic || a->variant == PB_VARIANT_DETERMINISTIC}));
+        const pb_row_chunks c = chunks_of(s, &b[i], D);
+        PB_TRY(pb_row_chunks_reduce(ctx, &c, s->dkv + first_row(&b[i]) * D, s->down));
         PB_TRY(pb_cast_bwd(ctx, &(pb_cast_bwd_args){.dy = s->down,
                                                     .dx = at(s->whole.dkv, own_row(s, &b[i]), D, a->dtype),
                                                     .T = b[i].length,

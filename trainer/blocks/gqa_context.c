@@ -1,10 +1,7 @@
 /* gqa_context.c - attention over rows that several ranks share (trainer/parallel/context.h). Each rank has the queries
  * of its tokens and gathers the keys and values of the whole row; the gradients of these are added over the ranks in
  * f32, and each rank gets those of its tokens. The gathered keys and values are not kept: the backward pass gathers
- * them again.
- *
- * Collectives put chunks in the order of the ranks. For a rank's first chunk this is the order of the row. The second
- * chunks of a zigzag row are in the opposite order there, so `reverse` reorders them. */
+ * them again. */
 #include <math.h>
 
 #include "kernels/attention/attention.h"
@@ -12,6 +9,7 @@
 #include "kernels/copy/copy.h"
 #include "kernels/gradient/gradient.h"
 #include "trainer/blocks/gqa.h"
+#include "trainer/parallel/row_chunks.h"
 
 pb_gqa_chunk pb_gqa_chunk_of(const pb_trainer *t, int row, int part)
 {
@@ -52,19 +50,15 @@ static pb_status copy(pb_ctx *ctx, const pb_trainer *t, const void *x, size_t ld
                  .x = x, .y = y, .T = t->T, .D = D, .ldx = ldx, .ldy = pb_kv_width(t), .dtype = t->model.cfg.dtype});
 }
 
-/* Copies one chunk of keys and values of every rank, with the chunks in reverse order. */
-static pb_status reverse(pb_ctx *ctx, const pb_trainer *t, const void *x, void *y, pb_dtype dtype)
+/* One chunk of keys and values, or of their gradients, of every rank. room: see pb_row_chunks. */
+static pb_row_chunks chunks_of(const pb_trainer *t, bool second, void *room)
 {
-    const int length = pb_context_length(&t->context, t->row);
-    return pb_copy_rows(ctx, &(pb_copy_rows_args){.x = x,
-                                                  .y = y,
-                                                  .T = t->context.ranks * length,
-                                                  .D = (int)pb_kv_width(t),
-                                                  .block = length,
-                                                  .ldx = pb_kv_width(t),
-                                                  .ldy = pb_kv_width(t),
-                                                  .reversed = true,
-                                                  .dtype = dtype});
+    return (pb_row_chunks){.comm = t->cfg.context,
+                           .length = pb_context_length(&t->context, t->row),
+                           .width = pb_kv_width(t),
+                           .reversed = second,
+                           .room = room,
+                           .ordered = t->cfg.ordered};
 }
 
 /* Gathers chunk `part` of a batch row from all ranks into its place in the row. */
@@ -74,12 +68,8 @@ static pb_status gather_chunk(pb_ctx *ctx, const pb_trainer *t, int row, int par
     const pb_gqa_chunk c = pb_gqa_chunk_of(t, row, part);
     const size_t half = (size_t)part * (size_t)t->context.ranks * (size_t)c.length;
     void *to = pb_token(t, s->all, (size_t)row * (size_t)t->row + half, pb_kv_width(t));
-    PB_TRY(pb_comm_all_gather(ctx, &(pb_comm_all_gather_args){.comm = t->cfg.context,
-                                                              .x = pb_token(t, s->kv, c.token, pb_kv_width(t)),
-                                                              .y = part ? s->blocks : to,
-                                                              .count = (size_t)c.length * pb_kv_width(t),
-                                                              .dtype = t->model.cfg.dtype}));
-    return part ? reverse(ctx, t, s->blocks, to, t->model.cfg.dtype) : PB_OK;
+    const pb_row_chunks all = chunks_of(t, part, s->blocks);
+    return pb_row_chunks_gather(ctx, &all, pb_token(t, s->kv, c.token, pb_kv_width(t)), to, t->model.cfg.dtype);
 }
 
 /* Gathers the keys and values of all rows into s->all. */
@@ -176,18 +166,13 @@ static pb_status chunk_back(pb_ctx *ctx, const pb_trainer *t, int layer, const p
                                                           .dtype = t->model.cfg.dtype});
 }
 
-/* Sums x [ranks length,2,K,d] over the ranks: gradients of one chunk of each rank, in the order of the ranks. This rank
- * receives those of its own chunk c. */
-static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_chunk *c, const float *x)
+/* Sums x [ranks length,2,K,d] over the ranks: gradients of one chunk of each rank, in the order of the row. This rank
+ * receives those of its own chunk c. room [ranks length,2,K,d]: for the second chunks of a zigzag row; NULL: the first
+ * ones. */
+static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_chunk *c, const float *x, float *room)
 {
-    return pb_comm_reduce_scatter(ctx,
-                                  &(pb_comm_reduce_scatter_args){.comm = t->cfg.context,
-                                                                 .x = x,
-                                                                 .y = pb_gqa_of(t)->dkv + c->token * pb_kv_width(t),
-                                                                 .count = (size_t)c->length * pb_kv_width(t),
-                                                                 .dtype = PB_F32,
-                                                                 .op = PB_COMM_SUM,
-                                                                 .ordered = t->cfg.ordered || ctx->deterministic});
+    const pb_row_chunks all = chunks_of(t, room != NULL, room);
+    return pb_row_chunks_reduce(ctx, &all, x, pb_gqa_of(t)->dkv + c->token * pb_kv_width(t));
 }
 
 /* Computes dq of this rank's chunks of a batch row, and the gradients of its keys and values. The rank's last chunk
@@ -202,14 +187,13 @@ static pb_status row_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
                                                   .T = t->row - last.keys,
                                                   .D = (int)pb_kv_width(t),
                                                   .ldy = pb_kv_width(t)}));
-    if (!t->context.zigzag) return reduce(ctx, t, &first, s->dall);
+    if (!t->context.zigzag) return reduce(ctx, t, &first, s->dall, NULL);
     PB_TRY(chunk_back(ctx, t, layer, x, &first, s->dpart, true));
     PB_TRY(pb_gradient_add(
         ctx,
         &(pb_gradient_add_args){.x = s->dpart, .y = s->dall, .n = (size_t)first.keys * pb_kv_width(t), .add = true}));
-    PB_TRY(reduce(ctx, t, &first, s->dall));
-    PB_TRY(reverse(ctx, t, s->dall + (size_t)t->row / 2 * pb_kv_width(t), s->dpart, PB_F32));
-    return reduce(ctx, t, &last, s->dpart);
+    PB_TRY(reduce(ctx, t, &first, s->dall, NULL));
+    return reduce(ctx, t, &last, s->dall + (size_t)t->row / 2 * pb_kv_width(t), s->dpart);
 }
 
 pb_status pb_gqa_context_backward(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_inputs *x)

@@ -23,6 +23,7 @@
 #include "kernels/compressor/compressor.h"
 #include "kernels/copy/copy.h"
 #include "trainer/blocks/v4.h"
+#include "trainer/parallel/row_chunks.h"
 
 enum { EDGE = PB_V4_OVERLAPPING }; /* tokens that a rank sends to the next one */
 
@@ -81,18 +82,22 @@ pb_status pb_v4_context_rows(pb_trainer *t, const pb_batch *b, int S)
 
 /* ---- keys of the whole row, and their gradients ---------------------------------------------------------------- */
 
+/* n rows of D elements of a batch row, of every rank. */
+static pb_row_chunks chunks_of(const pb_v4_pass *p, int n, int D)
+{
+    return (pb_row_chunks){.comm = p->t->cfg.context, .length = n, .width = (size_t)D, .ordered = p->t->cfg.ordered};
+}
+
 /* Gathers rows from .. from+n-1 of every batch row of x [B,each,D] from all ranks, into rows ranks*from ..
  * ranks*(from+n)-1 of y [B,ranks*each,D], in the order of the ranks. */
 static pb_status gather(const pb_v4_pass *p, const void *x, void *y, int from, int n, int each, int D)
 {
     const size_t ranks = (size_t)p->t->context.ranks;
+    const pb_row_chunks c = chunks_of(p, n, D);
     for (size_t b = 0; n > 0 && b < (size_t)p->t->cfg.B; b++) {
         const size_t row = b * (size_t)each + (size_t)from;
-        PB_TRY(pb_comm_all_gather(p->ctx, &(pb_comm_all_gather_args){.comm = p->t->cfg.context,
-                                                                     .x = at(p, x, row * (size_t)D),
-                                                                     .y = at(p, y, ranks * row * (size_t)D),
-                                                                     .count = (size_t)n * (size_t)D,
-                                                                     .dtype = p->dtype}));
+        PB_TRY(
+            pb_row_chunks_gather(p->ctx, &c, at(p, x, row * (size_t)D), at(p, y, ranks * row * (size_t)D), p->dtype));
     }
     return PB_OK;
 }
@@ -102,16 +107,10 @@ static pb_status gather(const pb_v4_pass *p, const void *x, void *y, int from, i
 static pb_status reduce(const pb_v4_pass *p, const float *x, float *y, int from, int n, int each, int D)
 {
     const size_t ranks = (size_t)p->t->context.ranks;
+    const pb_row_chunks c = chunks_of(p, n, D);
     for (size_t b = 0; n > 0 && b < (size_t)p->t->cfg.B; b++) {
         const size_t row = b * (size_t)each + (size_t)from;
-        PB_TRY(pb_comm_reduce_scatter(
-            p->ctx, &(pb_comm_reduce_scatter_args){.comm = p->t->cfg.context,
-                                                   .x = x + ranks * row * (size_t)D,
-                                                   .y = y + row * (size_t)D,
-                                                   .count = (size_t)n * (size_t)D,
-                                                   .dtype = PB_F32,
-                                                   .op = PB_COMM_SUM,
-                                                   .ordered = p->t->cfg.ordered || p->ctx->deterministic}));
+        PB_TRY(pb_row_chunks_reduce(p->ctx, &c, x + ranks * row * (size_t)D, y + row * (size_t)D));
     }
     return PB_OK;
 }
