@@ -24,10 +24,10 @@ void pb_trace_put_work(pb_gzip *g, int64_t flops, int64_t bytes)
     if (bytes) pb_gzip_print(g, ",\"op_bytes\":%" PRId64, bytes);
 }
 
-void pb_trace_put_collective(pb_gzip *g, const char *name, int64_t bytes, const pb_range_collective *c)
+void pb_trace_put_collective(pb_gzip *g, const char *name, const char *key, int64_t bytes, const pb_range_collective *c)
 {
     if (!c->group) return;
-    pb_gzip_print(g, ",\"Collective name\":\"%s\",\"bytes\":%" PRId64 ",\"dtype\":\"%s\"", name, bytes, c->dtype);
+    pb_gzip_print(g, ",\"Collective name\":\"%s\",\"%s\":%" PRId64 ",\"dtype\":\"%s\"", name, key, bytes, c->dtype);
     pb_gzip_print(g, ",\"Process Group Name\":\"%s\",\"Group size\":%d,\"Seq\":%" PRId64, c->group, c->ranks,
                   c->number);
 }
@@ -68,7 +68,7 @@ static void put_range(pb_gzip *g, const pb_ring_record *r, int tid, int64_t base
     pb_gzip_print(g, ",\"args\":{\"kind\":\"%s\"", pb_range_kinds[r->kind]);
     if (r->value != PB_RANGE_NO_VALUE) pb_gzip_print(g, ",\"value\":%" PRId64, r->value);
     pb_trace_put_work(g, r->flops, r->bytes);
-    pb_trace_put_collective(g, r->name, r->value, &r->of);
+    pb_trace_put_collective(g, r->name, "bytes", r->value, &r->of);
     pb_gzip_print(g, "%s}}", r->complete ? "" : ",\"incomplete\":true");
 }
 

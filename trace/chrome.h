@@ -57,8 +57,9 @@ enum { PB_TRACE_LEAST = 8192 };
 /* Appends ,"op_flops": and ,"op_bytes": for the numbers that are not 0. */
 void pb_trace_put_work(pb_gzip *g, int64_t flops, int64_t bytes);
 /* Appends what is known of a collective: its name, bytes, dtype, group, the group's ranks and the collective's number
- * in it, with the names that Kineto's traces have. Nothing if c->group is NULL. */
-void pb_trace_put_collective(pb_gzip *g, const char *name, int64_t bytes, const pb_range_collective *c);
+ * in it, with the names that Kineto's traces have; `key` is that of the bytes. Nothing if c->group is NULL. */
+void pb_trace_put_collective(pb_gzip *g, const char *name, const char *key, int64_t bytes,
+                             const pb_range_collective *c);
 
 /* Writes the trace to `path`, which appears only when it is complete. EPATH, EIO, ENOMEM. EINVAL: a limit below
  * PB_TRACE_LEAST. */

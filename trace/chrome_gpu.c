@@ -172,7 +172,7 @@ static const char *in_place(const pb_range_stack *p, pb_range_kind kind)
     return NULL;
 }
 
-/* True if this work moves data between ranks: a kernel of NCCL, or a copy inside a collective. */
+/* True if this work is communication when it lies inside a collective: a kernel of NCCL, or a copy. */
 static bool may_communicate(writer *w, const pb_gpu_event *e)
 {
     if (e->kind == PB_GPU_COPY) return true;
@@ -184,14 +184,15 @@ static bool may_communicate(writer *w, const pb_gpu_event *e)
 static void put_collective_of(writer *w, const pb_gpu_event *e, const pb_gpu_event *call)
 {
     if (!may_communicate(w, e)) return;
+    const char *key = e->kind == PB_GPU_COPY ? "collective bytes" : "bytes"; /* `bytes` of a copy are its own */
     for (int i = e->place ? e->place->depth - 1 : -1; i >= 0; i--)
         if (e->place->at[i].kind == PB_RANGE_collective) {
-            pb_trace_put_collective(w->g, e->place->at[i].name, e->place->at[i].value, &e->place->at[i].of);
+            pb_trace_put_collective(w->g, e->place->at[i].name, key, e->place->at[i].value, &e->place->at[i].of);
             return;
         }
     if (e->place || e->node || !call) return;
     const pb_ring_record *r = range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_collective);
-    if (r) pb_trace_put_collective(w->g, r->name, r->value, &r->of);
+    if (r) pb_trace_put_collective(w->g, r->name, key, r->value, &r->of);
 }
 
 static const char *name_of(const pb_ring_record *r) { return r ? r->name : NULL; }

@@ -30,7 +30,7 @@ static void csv_of_total(const pb_analyze_output *o, const pb_trace *t, const pb
     }
     for (size_t i = 0; i < g->n; i++) {
         const pb_gpu_named *n = &g->named[i];
-        const char *part = n->copy ? "copy" : "kernel";
+        const char *part = !n->copy ? "kernel" : n->what == PB_WORK_COMMUNICATION ? "collective_copy" : "copy";
         pb_analyze_csv(o, part, t->rank, first, n->name, "calls", (double)n->calls, "1");
         pb_analyze_csv(o, part, t->rank, first, n->name, "time", n->seconds, "s");
         pb_analyze_csv(o, part, t->rank, first, n->name, "shortest", n->shortest, "s");

@@ -100,17 +100,17 @@ static pb_gpu_span gpu_span(const char *name, const char *cat, const json_t *arg
 static pb_trace_collective collective(const json_t *args, double begin, double end)
 {
     const char *dtype = json_string_value(json_object_get(args, "dtype"));
-    return (pb_trace_collective){.name = json_string_value(json_object_get(args, "Collective name")),
-                                 .group = json_string_value(json_object_get(args, "Process Group Name")),
-                                 .dtype = dtype ? dtype : "?",
-                                 .ranks = (int)number(args, "Group size"),
-                                 .number = (int64_t)number(args, "Seq"),
-                                 .launch =
-                                     json_object_get(args, "graph node") ? (int64_t)number(args, "correlation") : 0,
-                                 .kernel = !json_object_get(args, "kind"),
-                                 .begin = begin,
-                                 .end = end,
-                                 .bytes = number(args, "bytes")};
+    return (pb_trace_collective){
+        .name = json_string_value(json_object_get(args, "Collective name")),
+        .group = json_string_value(json_object_get(args, "Process Group Name")),
+        .dtype = dtype ? dtype : "?",
+        .ranks = (int)number(args, "Group size"),
+        .number = (int64_t)number(args, "Seq"),
+        .launch = json_object_get(args, "graph node") ? (int64_t)number(args, "correlation") : 0,
+        .kernel = !json_object_get(args, "kind"),
+        .begin = begin,
+        .end = end,
+        .bytes = number(args, json_object_get(args, "collective bytes") ? "collective bytes" : "bytes")};
 }
 
 static int by_number(const void *x, const void *y)

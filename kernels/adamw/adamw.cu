@@ -16,9 +16,11 @@
 #include "kernels/cuda/cuda_list.cuh"
 #include "kernels/cuda/cuda_pack.cuh"
 
-enum { THREADS = 256, CHUNK = 16 * THREADS, BLOCKS = 4 }; /* BLOCKS: CTAs per SM */
+enum { THREADS = 256, CHUNK = 16 * THREADS };
+/* CTAs per SM; with 4 of adamw_update, sm_80 would spill registers. */
+enum { BLOCKS = 4, BLOCKS_BEFORE_90 = 3 };
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-enum { RESIDENT = 3 }; /* of them at once: four would spill registers */
+enum { RESIDENT = BLOCKS_BEFORE_90 };
 #else
 enum { RESIDENT = BLOCKS };
 #endif
@@ -88,7 +90,7 @@ __device__ static inline float grad_at(const pb_adamw_entry &e, size_t i)
     return e.grad_dtype == PB_BF16 ? pb_adamw_widen(((const uint16_t *)e.grad)[i]) : ((const float *)e.grad)[i];
 }
 
-/* Four gradients from element i on, a multiple of 4. */
+/* Loads four gradients from element i on; i is a multiple of 4. */
 __device__ static inline void load_grads(const float *grad, size_t i, float (&g)[4])
 {
     const float4 x = *(const float4 *)(grad + i);
@@ -296,7 +298,9 @@ static pb_status run_step(pb_ctx *ctx, const void *args)
     adamw_begin<<<1, 32, 0, pb_cuda_stream(ctx)>>>(*a, shared);
     PB_TRY(pb_cuda_launched(ctx, "adamw_begin"));
     if (a->n == 0) return PB_OK;
-    adamw_update<<<BLOCKS *(unsigned)pb_cuda_device_of(ctx)->sms, THREADS, 0, pb_cuda_stream(ctx)>>>(s, shared);
+    const pb_cuda_device *d = pb_cuda_device_of(ctx);
+    const unsigned ctas = (unsigned)d->sms * (d->cc < 90 ? BLOCKS_BEFORE_90 : BLOCKS);
+    adamw_update<<<ctas, THREADS, 0, pb_cuda_stream(ctx)>>>(s, shared);
     PB_TRY(pb_cuda_launched(ctx, "adamw_update"));
     if (!a->narrow) return PB_OK;
     adamw_update_narrow<<<BLOCKS *(unsigned)pb_cuda_device_of(ctx)->sms, THREADS, 0, pb_cuda_stream(ctx)>>>(s, shared);

@@ -8,7 +8,7 @@
 
 /* ---- reference in double precision ---------------------------------------------------------- */
 
-/* The last slots may be empty, because runs are rounded up. */
+/* Writes the sum of squares of each run of x. The last slots may be empty, because run lengths are rounded up. */
 static void sum_slots(const void *x, pb_dtype t, size_t n, size_t run, int slots, float *partial)
 {
     for (int s = 0; s < slots; s++) {
@@ -165,9 +165,9 @@ static pb_status multi_bind(pb_binder *b, const int *dim, void *args)
     int n = dim[0], slots = 0;
     if (n > MAX) return pb_fail(PB_EINVAL, "clip_multi: the shape asks for more than %d buffers", MAX);
     for (int i = 0; i < n; i++) {
-        list[i].n = i == 0 ? (size_t)dim[1] * dim[2] : i == 1 ? 0 : i == 2 ? 1 : 500 + 9 * (size_t)i;
-        list[i].dtype = dim[4] > 1 && i % 3 == 0 ? PB_BF16 : PB_F32;
-        list[i].x = list[i].n ? pb_inout(b, names[i], list[i].dtype, list[i].n, -1, 1) : NULL;
+        const size_t size = i == 0 ? (size_t)dim[1] * dim[2] : i == 1 ? 0 : i == 2 ? 1 : 500 + 9 * (size_t)i;
+        const pb_dtype dtype = dim[4] > 1 && i % 3 == 0 ? PB_BF16 : PB_F32;
+        list[i] = pb_clip_buffer(size ? pb_inout(b, names[i], dtype, size, -1, 1) : NULL, size, dtype);
         bf16 += list[i].dtype == PB_BF16 ? list[i].n : 0;
         slots += pb_clip_slots(list[i].n);
         elements += list[i].n;

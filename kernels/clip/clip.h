@@ -75,10 +75,18 @@ typedef struct pb_clip_scale_args {
 } pb_clip_scale_args;
 
 typedef struct pb_clip_entry {
-    void *x;        /* [n] in device memory */
-    size_t n;       /* may be 0 */
-    pb_dtype dtype; /* f32 or bf16 */
+    void *x;            /* [n] in device memory */
+    size_t n : 56;      /* may be 0 */
+    pb_dtype dtype : 8; /* f32 or bf16 */
 } pb_clip_entry;
+
+/* n: below 2^56. */
+static inline pb_clip_entry pb_clip_buffer(void *x, size_t n, pb_dtype dtype)
+{
+    pb_clip_entry e = {.x = x, .dtype = dtype};
+    e.n = n & (((size_t)1 << 56) - 1);
+    return e;
+}
 
 typedef struct pb_clip_multi_args {
     const pb_clip_entry *list; /* [n] in device memory */

@@ -121,7 +121,7 @@ static void multi_equals_the_three_phases(void **state)
         x[b] = malloc((sizes[b] + 1) * sizeof **x), y[b] = malloc((sizes[b] + 1) * sizeof **y);
         assert_true(x[b] && y[b]);
         for (size_t i = 0; i < sizes[b]; i++) x[b][i] = y[b][i] = (float)(pb_uniform(b + 1, i) - 0.5);
-        list[b] = (pb_clip_entry){x[b], sizes[b]};
+        list[b] = pb_clip_buffer(x[b], sizes[b], PB_F32);
         if (sizes[b]) CHECK_OK(pb_clip_sqsum(*state, &(pb_clip_sqsum_args){y[b], partial + slots, sizes[b]}));
         slots += pb_clip_slots(sizes[b]);
     }

@@ -34,9 +34,9 @@
  * y == x + offset_r. Any other overlap of x and y is not allowed. Buffers need no alignment beyond their dtype's; 16
  * bytes are faster.
  *
- * Memory. A communicator owns the memory that collectives need: about one more copy of x for an ordered reduction. It
- * grows outside recordings, so run a collective once before recording it; it is allocated with pb_alloc, so the plan
- * backend accounts for it. Blocks that a recording uses stay valid until pb_comm_close.
+ * Memory. A communicator owns the memory that collectives need: for an ordered reduction about one more copy of x, of
+ * at most 64 MiB for all_reduce. It grows outside recordings, so run a collective once before recording it; it is
+ * allocated with pb_alloc, so the plan backend accounts for it, but not where copy engines are used (below). Blocks that a recording uses stay valid until pb_comm_close.
  *
  * Errors. EINVAL: bad arguments. On the CPU every collective first compares op, dtype, counts and flags between ranks,
  * and a difference is EINVAL on all ranks ("rank 1 calls all_reduce of 5 f32, rank 0 of 4"); NCCL cannot detect it (it
@@ -69,11 +69,13 @@ void pb_comm_close(pb_comm *comm);
 /* Memory for the buffers of large all_reduce calls between GPUs, for pb_alloc_from and pb_arena_begin_in. Copy engines
  * can move it between GPUs without a kernel, so that the SMs stay free for the work that the collective overlaps: a sum
  * whose x and y lie in it, of PB_COMM_COPIES_FROM bytes or more, is then made by all-to-all, addition in the order of
- * the ranks, and all-gather. Returns NULL, and nothing changes, unless PB_COPY_ENGINES=1 is in the environment, and
- * where it is not possible: on a CPU, for one rank, on the plan backend, and for NCCL before 2.28. With several hosts, or
- * without NVLink, the memory is like any other. Allocating is collective: all ranks of the group allocate the same
- * sizes in the same order. Free it before the communicator. */
-const pb_memory_source *pb_comm_shared_memory(const pb_comm *comm);
+ * the ranks, and all-gather. Returns NULL, and all_reduce works as without it, if PB_COPY_ENGINES=1 is not in the
+ * environment, and where copy engines cannot be used: on a CPU, for one rank, on the plan backend, and with NCCL before
+ * 2.28. With several hosts, or without NVLink, it returns a source, but NCCL's kernels move the memory.
+ * Allocating is collective: all ranks of the group allocate the same sizes in the same order; if one fails before it
+ * does, the others wait until the monitor ends the job. Free the memory before the communicator. EINVAL of
+ * pb_comm_open: PB_COPY_ENGINES differs between the ranks. */
+const pb_memory_source *pb_comm_window_memory(const pb_comm *comm);
 #define PB_COMM_COPIES_FROM ((size_t)1 << 20)
 
 int pb_comm_rank(const pb_comm *comm); /* 0 for NULL */

@@ -26,9 +26,9 @@ void pb_comm_current(pb_comm *c, char *out, size_t n)
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
-const pb_memory_source *pb_comm_shared_memory(const pb_comm *c)
+const pb_memory_source *pb_comm_window_memory(const pb_comm *c)
 {
-    return c && c->be && c->priv && c->be->shared_memory ? c->be->shared_memory(c) : NULL;
+    return c && c->be && c->priv && c->be->window_memory ? c->be->window_memory(c) : NULL;
 }
 
 typedef struct block {
@@ -38,7 +38,8 @@ typedef struct block {
 
 pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes, bool copied)
 {
-    if (bytes <= c->scratch_bytes && (c->scratch_shared || !copied)) return PB_OK;
+    if (bytes <= c->scratch_bytes && (c->scratch_in_window || !copied)) return PB_OK;
+    if (bytes < c->scratch_bytes) bytes = c->scratch_bytes; /* so that calls of both kinds fit in */
     if (ctx->recording)
         return pb_fail(PB_EUNSUPPORTED,
                        "communicator %s needs %zu bytes, but has %zu: run the collective once before "
@@ -48,7 +49,7 @@ pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes, bool copied)
     if (c->be) PB_TRY(c->be->wait(ctx, c));
     block *b = malloc(sizeof *b);
     if (!b) return pb_fail(PB_ENOMEM, "communicator %s: no memory for its list of blocks", c->role);
-    const pb_status s = pb_alloc_from(ctx, copied ? pb_comm_shared_memory(c) : NULL, bytes, &b->p);
+    const pb_status s = pb_alloc_from(ctx, copied ? pb_comm_window_memory(c) : NULL, bytes, &b->p);
     if (s != PB_OK) {
         free(b);
         return s;
@@ -57,7 +58,7 @@ pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes, bool copied)
     c->blocks = b;
     c->scratch = b->p;
     c->scratch_bytes = bytes;
-    c->scratch_shared = copied;
+    c->scratch_in_window = copied;
     return PB_OK;
 }
 
@@ -180,7 +181,7 @@ pb_status pb_comm_open_self(pb_ctx *ctx, const char *role, pb_comm **out)
 void pb_comm_close(pb_comm *c)
 {
     if (!c) return;
-    const bool shared = pb_comm_shared_memory(c); /* then only an open communicator can free its blocks */
+    const bool shared = pb_comm_window_memory(c); /* NCCL frees memory only while its communicator is open */
     if (pb_comm_status(c) != PB_OK) keep_blocks(c);
     if (shared) release_blocks(c);
     if (c->be) c->be->close(c);

@@ -2,16 +2,14 @@
  * before every collective; the compute stream follows it by another one. So collectives can be captured into graphs. */
 #include <dlfcn.h>
 #include <errno.h>
-#include <nccl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels/comm/backend.h"
 #include "kernels/comm/comm.cuh"
+#include "kernels/comm/nccl.cuh"
 #include "os/where.h"
 #include "profiles/ranges.h"
 
@@ -19,13 +17,7 @@
 
 /* The library is loaded when it is needed, because loading its kernels takes time and memory of every process. */
 
-static struct {
-#define NCCL(name)      decltype(&nccl##name) name;
-#define NCCL_SINCE_2_28 NCCL
-#include "kernels/comm/nccl.def"
-#undef NCCL
-#undef NCCL_SINCE_2_28
-} nccl;
+pb_nccl_library pb_nccl;
 
 static pb_status load_library()
 {
@@ -34,11 +26,11 @@ static pb_status load_library()
         size_t offset;
         bool needed;
     } symbols[] = {
-#define NCCL(name)            {"nccl" #name, offsetof(decltype(nccl), name), true},
-#define NCCL_SINCE_2_28(name) {"nccl" #name, offsetof(decltype(nccl), name), false},
+#define NCCL(name)          {"nccl" #name, offsetof(pb_nccl_library, name), true},
+#define NCCL_OPTIONAL(name) {"nccl" #name, offsetof(pb_nccl_library, name), false},
 #include "kernels/comm/nccl.def"
 #undef NCCL
-#undef NCCL_SINCE_2_28
+#undef NCCL_OPTIONAL
     };
     static void *library;
     if (library) return PB_OK;
@@ -49,7 +41,7 @@ static pb_status load_library()
         void *f = dlsym(library, s.name);
         if (!f && s.needed)
             return library = NULL, pb_fail(PB_EUNSUPPORTED, "nccl: this libnccl.so.2 has no %s", s.name);
-        memcpy((char *)&nccl + s.offset, &f, sizeof f);
+        memcpy((char *)&pb_nccl + s.offset, &f, sizeof f);
     }
     return PB_OK;
 }
@@ -63,49 +55,21 @@ typedef struct entry {
     ncclUniqueId id;
     ncclComm_t comm;
     int rank, size, device;
+    bool windows; /* copy engines are wanted, and possible */
     bool done;
     ncclResult_t result;
 } entry;
 
-/* A block of pb_comm_shared_memory. */
-typedef struct window {
-    struct window *next;
-    void *p;
-    size_t bytes;
-    ncclWindow_t registered;
-} window;
+typedef pb_nccl_state state;
 
-typedef struct state {
-    ncclComm_t comm;
-    pb_memory_source shared; /* see pb_comm_shared_memory */
-    window *windows;
-    bool copies; /* copy engines move windows; found out with the first one */
-    cudaStream_t stream;
-    cudaEvent_t begin, end; /* recorded in the compute stream before a collective; in `stream` after it */
-    int device;
-    bool waits;                   /* collectives were enqueued that no wait has followed */
-    unsigned long long recording; /* of these collectives: the id of their capture, 0: eager */
-    pthread_mutex_t enqueuing;    /* held while this communicator is used, so that abort does not free it meanwhile */
-    pthread_mutex_t lock;         /* guards what follows */
-    pb_comm_call last;
-    unsigned long long number;
-    bool aborting, aborted;
-} state;
+static state *state_of(pb_comm *c) { return pb_nccl_state_of(c); }
 
-static state *state_of(pb_comm *c) { return (state *)c->priv; }
-
-static pb_status nccl_failed(const pb_comm *c, ncclResult_t e, const char *call)
+pb_status pb_nccl_failed(const pb_comm *c, ncclResult_t e, const char *call)
 {
-    return pb_fail(PB_EDEVICE, "communicator %s: %s failed: %s", c->role, call, nccl.GetErrorString(e));
+    return pb_fail(PB_EDEVICE, "communicator %s: %s failed: %s", c->role, call, pb_nccl.GetErrorString(e));
 }
 
-#define NCCL_TRY(c, call, ...)                                                                                         \
-    do {                                                                                                               \
-        const ncclResult_t e_ = nccl.call(__VA_ARGS__);                                                                \
-        if (e_ != ncclSuccess) return nccl_failed(c, e_, "nccl" #call);                                                \
-    } while (0)
-
-static bool is_aborting(state *s)
+bool pb_nccl_is_aborting(state *s)
 {
     (void)pthread_mutex_lock(&s->lock);
     const bool aborting = s->aborting;
@@ -117,26 +81,9 @@ static pb_status status_of(pb_comm *c)
 {
     ncclResult_t e = ncclSuccess;
     state *s = state_of(c);
-    if (is_aborting(s)) return pb_fail(PB_EDEVICE, "communicator %s was aborted", c->role);
-    if (nccl.CommGetAsyncError(s->comm, &e) == ncclSuccess && e == ncclSuccess) return PB_OK;
-    return nccl_failed(c, e, "a collective");
-}
-
-/* True if the environment asks for copy engines; see pb_comm_shared_memory. */
-static bool wants_copies()
-{
-    const char *asked = getenv("PB_COPY_ENGINES");
-    return asked && strcmp(asked, "1") == 0;
-}
-
-static bool copies(const pb_comm *c, const void *p, size_t bytes)
-{
-    const state *s = (const state *)c->priv;
-    const char *from = (const char *)p;
-    if (!s->copies) return false;
-    for (const window *w = s->windows; w; w = w->next)
-        if (from >= (const char *)w->p && from + bytes <= (const char *)w->p + w->bytes) return true;
-    return false;
+    if (pb_nccl_is_aborting(s)) return pb_fail(PB_EDEVICE, "communicator %s was aborted", c->role);
+    if (pb_nccl.CommGetAsyncError(s->comm, &e) == ncclSuccess && e == ncclSuccess) return PB_OK;
+    return pb_nccl_failed(c, e, "a collective");
 }
 
 /* ---- the steps ------------------------------------------------------------------------------------------------ */
@@ -154,32 +101,32 @@ static pb_status launched(pb_comm *c, const char *what) { return pb_cuda_launche
 static pb_status reduce(pb_comm *c, const void *x, void *y, size_t count, pb_dtype t, pb_comm_op op)
 {
     state *s = state_of(c);
-    NCCL_TRY(c, AllReduce, x, y, count, type_of(t), reduction(op), s->comm, s->stream);
+    PB_NCCL_TRY(c, AllReduce, x, y, count, type_of(t), reduction(op), s->comm, s->stream);
     return launched(c, "nccl_all_reduce");
 }
 
 static pb_status reduce_scatter(pb_comm *c, const void *x, void *y, size_t count, pb_dtype t, pb_comm_op op)
 {
     state *s = state_of(c);
-    NCCL_TRY(c, ReduceScatter, x, y, count, type_of(t), reduction(op), s->comm, s->stream);
+    PB_NCCL_TRY(c, ReduceScatter, x, y, count, type_of(t), reduction(op), s->comm, s->stream);
     return launched(c, "nccl_reduce_scatter");
 }
 
 /* Ends a group also after a failure `e` inside it. */
 static pb_status end_group(const pb_comm *c, ncclResult_t e, const char *what)
 {
-    const ncclResult_t end = nccl.GroupEnd();
-    return e == ncclSuccess && end == ncclSuccess ? PB_OK : nccl_failed(c, e != ncclSuccess ? e : end, what);
+    const ncclResult_t end = pb_nccl.GroupEnd();
+    return e == ncclSuccess && end == ncclSuccess ? PB_OK : pb_nccl_failed(c, e != ncclSuccess ? e : end, what);
 }
 
 static pb_status gather_blocks(pb_comm *c, const void *x, char *y, const size_t *counts, pb_dtype t)
 {
     state *s = state_of(c);
     size_t at = 0;
-    ncclResult_t e = nccl.GroupStart();
+    ncclResult_t e = pb_nccl.GroupStart();
     for (int r = 0; r < c->size && e == ncclSuccess; at += counts[r++]) {
         void *to = y + at * pb_dtype_size(t);
-        if (counts[r]) e = nccl.Broadcast(r == c->rank ? x : to, to, counts[r], type_of(t), r, s->comm, s->stream);
+        if (counts[r]) e = pb_nccl.Broadcast(r == c->rank ? x : to, to, counts[r], type_of(t), r, s->comm, s->stream);
     }
     PB_TRY(end_group(c, e, "ncclBroadcast"));
     return launched(c, "nccl_all_gather");
@@ -189,7 +136,7 @@ static pb_status gather(pb_comm *c, const void *x, void *y, size_t count, const 
 {
     state *s = state_of(c);
     if (counts) return gather_blocks(c, x, (char *)y, counts, t);
-    NCCL_TRY(c, AllGather, x, y, count, type_of(t), s->comm, s->stream);
+    PB_NCCL_TRY(c, AllGather, x, y, count, type_of(t), s->comm, s->stream);
     return launched(c, "nccl_all_gather");
 }
 
@@ -198,18 +145,18 @@ static pb_status exchange(pb_comm *c, const void *x, void *y, size_t count, cons
 {
     state *s = state_of(c);
     const size_t all = (size_t)c->size * count * pb_dtype_size(t);
-    if (!send && !receive && copies(c, x, all) && copies(c, y, all)) {
-        NCCL_TRY(c, AlltoAll, x, y, count, type_of(t), s->comm, s->stream);
+    if (!send && !receive && pb_nccl_copies(c, x, all) && pb_nccl_copies(c, y, all)) {
+        PB_NCCL_TRY(c, AlltoAll, x, y, count, type_of(t), s->comm, s->stream);
         return launched(c, "nccl_all_to_all");
     }
     const size_t each = pb_dtype_size(t);
     const char *from = (const char *)x;
     char *to = (char *)y;
-    ncclResult_t e = nccl.GroupStart();
+    ncclResult_t e = pb_nccl.GroupStart();
     for (int r = 0; r < c->size && e == ncclSuccess; r++) {
         const size_t out = send ? send[r] : count, in = receive ? receive[r] : count;
-        if (out) e = nccl.Send(from, out, type_of(t), r, s->comm, s->stream);
-        if (in && e == ncclSuccess) e = nccl.Recv(to, in, type_of(t), r, s->comm, s->stream);
+        if (out) e = pb_nccl.Send(from, out, type_of(t), r, s->comm, s->stream);
+        if (in && e == ncclSuccess) e = pb_nccl.Recv(to, in, type_of(t), r, s->comm, s->stream);
         from += out * each;
         to += in * each;
     }
@@ -220,7 +167,7 @@ static pb_status exchange(pb_comm *c, const void *x, void *y, size_t count, cons
 static pb_status broadcast(pb_comm *c, const void *x, void *y, size_t count, pb_dtype t, int root)
 {
     state *s = state_of(c);
-    NCCL_TRY(c, Broadcast, c->rank == root ? x : y, y, count, type_of(t), root, s->comm, s->stream);
+    PB_NCCL_TRY(c, Broadcast, c->rank == root ? x : y, y, count, type_of(t), root, s->comm, s->stream);
     return launched(c, "nccl_broadcast");
 }
 
@@ -325,93 +272,6 @@ static pb_status wait(pb_ctx *ctx, pb_comm *c)
     return follow(ctx, c);
 }
 
-/* ---- memory that copy engines can move ------------------------------------------------------------------------ */
-
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
-/* Whether NCCL uses copy engines for this communicator is not told by a function, but by what an all-gather adds to a
- * graph: copies and waits, or a kernel. The collectives before the capture are eager because NCCL 2.28 counts the
- * collectives of copy engines, and waits for the value 1 in graphs: after two, no eager one has left that value. */
-static pb_status find_out(pb_comm *c, char *p)
-{
-    enum { BYTES = 16, NODES = 64 };
-    state *s = state_of(c);
-    cudaGraph_t graph = NULL;
-    cudaGraphNode_t nodes[NODES];
-    size_t n = NODES;
-    char *mine = p + (size_t)c->rank * BYTES;
-    for (int i = 0; i < 2; i++) NCCL_TRY(c, AllGather, mine, p, BYTES, ncclUint8, s->comm, s->stream);
-    PB_CUDA_TRY(cudaStreamSynchronize(s->stream));
-    PB_CUDA_TRY(cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal));
-    const ncclResult_t e = nccl.AllGather(mine, p, BYTES, ncclUint8, s->comm, s->stream);
-    PB_CUDA_TRY(cudaStreamEndCapture(s->stream, &graph));
-    if (e != ncclSuccess) return nccl_failed(c, e, "ncclAllGather");
-    s->copies = cudaGraphGetNodes(graph, nodes, &n) == cudaSuccess && n > 0;
-    for (size_t i = 0; i < n && s->copies; i++) {
-        cudaGraphNodeType type;
-        /* The runtime has no name for the type of the waits, and calls it an unknown error. */
-        s->copies = cudaGraphNodeGetType(nodes[i], &type) != cudaSuccess || type != cudaGraphNodeTypeKernel;
-    }
-    (void)cudaGetLastError();
-    PB_CUDA_TRY(cudaGraphDestroy(graph));
-    return PB_OK;
-}
-
-static pb_status alloc_window(void *self, size_t bytes, void **out)
-{
-    pb_comm *c = (pb_comm *)self;
-    state *s = state_of(c);
-    window *w = (window *)calloc(1, sizeof *w);
-    if (!w) return pb_fail(PB_ENOMEM, "communicator %s: no memory for its list of blocks", c->role);
-    const size_t least = (size_t)c->size * 16;
-    w->bytes = bytes > least ? bytes : least; /* what find_out needs */
-    ncclResult_t e = nccl.MemAlloc(&w->p, w->bytes);
-    if (e != ncclSuccess) {
-        free(w);
-        (void)cudaGetLastError();
-        return pb_fail(PB_ENOMEM, "communicator %s: allocating %zu bytes failed: %s", c->role, bytes,
-                       nccl.GetErrorString(e));
-    }
-    *out = w->p;
-    const bool first = !s->windows;
-    w->next = s->windows;
-    s->windows = w;
-    NCCL_TRY(c, CommWindowRegister, s->comm, w->p, w->bytes, &w->registered, NCCL_WIN_COLL_SYMMETRIC);
-    return first ? find_out(c, (char *)w->p) : PB_OK;
-}
-
-/* After an abort the memory is left to the end of the process: work that waits for a lost rank may still use it. */
-static void release_window(void *self, void *p)
-{
-    pb_comm *c = (pb_comm *)self;
-    state *s = state_of(c);
-    window **at = &s->windows;
-    while (*at && (*at)->p != p) at = &(*at)->next;
-    window *w = *at;
-    if (!w || is_aborting(s)) return;
-    *at = w->next;
-    (void)cudaStreamSynchronize(s->stream);
-    if (w->registered) (void)nccl.CommWindowDeregister(s->comm, w->registered);
-    (void)nccl.MemFree(w->p);
-    free(w);
-}
-
-/* Nothing is offered if this libnccl.so.2 is older than the header. */
-static void offer_windows(pb_comm *c)
-{
-    if (wants_copies() && nccl.MemAlloc && nccl.MemFree && nccl.CommWindowRegister && nccl.CommWindowDeregister &&
-        nccl.AlltoAll)
-        state_of(c)->shared = (pb_memory_source){alloc_window, release_window, c};
-}
-#else
-static void offer_windows(pb_comm *) {}
-#endif
-
-static const pb_memory_source *shared_memory(const pb_comm *c)
-{
-    const state *s = (const state *)c->priv;
-    return s->shared.alloc && c->size > 1 ? &s->shared : NULL;
-}
-
 /* ---- opening and closing -------------------------------------------------------------------------------------- */
 
 static void *enter(void *self)
@@ -420,11 +280,9 @@ static void *enter(void *self)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t comm = NULL;
     config.blocking = 1;
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
-    if (wants_copies()) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
-#endif
+    if (e->windows) pb_nccl_configure_windows(&config);
     (void)cudaSetDevice(e->device);
-    const ncclResult_t result = nccl.CommInitRankConfig(&comm, e->size, e->id, e->rank, &config);
+    const ncclResult_t result = pb_nccl.CommInitRankConfig(&comm, e->size, e->id, e->rank, &config);
     (void)pthread_mutex_lock(&e->lock);
     e->comm = comm;
     e->result = result;
@@ -451,7 +309,7 @@ static pb_status enter_in_time(pb_comm *c, const ncclUniqueId *id, double second
     int late = 0;
     entry *e = (entry *)calloc(1, sizeof *e);
     if (!e) return pb_fail(PB_ENOMEM, "no memory for communicator %s", c->role);
-    e->id = *id, e->rank = c->rank, e->size = c->size, e->device = s->device;
+    e->id = *id, e->rank = c->rank, e->size = c->size, e->device = s->device, e->windows = s->source.alloc;
     (void)pthread_mutex_init(&e->lock, NULL);
     (void)pthread_cond_init(&e->changed, NULL);
     if (pthread_create(&thread, NULL, enter, e) != 0) {
@@ -467,8 +325,14 @@ static pb_status enter_in_time(pb_comm *c, const ncclUniqueId *id, double second
     (void)pthread_mutex_unlock(&e->lock);
     if (!done) return pb_fail(PB_EDEVICE, "communicator %s: a rank did not enter it within %g s", c->role, seconds);
     free(e);
-    return result == ncclSuccess ? PB_OK : nccl_failed(c, result, "ncclCommInitRankConfig");
+    return result == ncclSuccess ? PB_OK : pb_nccl_failed(c, result, "ncclCommInitRankConfig");
 }
+
+/* What each rank tells the others. */
+typedef struct greeting {
+    ncclUniqueId id;
+    bool windows; /* pb_nccl_wants_windows */
+} greeting;
 
 /* Returns the id that rank 0 of this rank's group has made. Every rank of the world calls it. */
 static pb_status share_id(pb_comm *c, pb_world *w, const int *members, ncclUniqueId *id)
@@ -476,16 +340,19 @@ static pb_status share_id(pb_comm *c, pb_world *w, const int *members, ncclUniqu
     pb_status s = load_library();
     memset(id, 0, sizeof *id);
     if (s == PB_OK && c->rank == 0) {
-        const ncclResult_t e = nccl.GetUniqueId(id);
-        if (e != ncclSuccess) s = nccl_failed(c, e, "ncclGetUniqueId");
+        const ncclResult_t e = pb_nccl.GetUniqueId(id);
+        if (e != ncclSuccess) s = pb_nccl_failed(c, e, "ncclGetUniqueId");
     }
     PB_TRY(pb_world_agree(w, c->role, s));
     if (!w) return PB_OK;
-    ncclUniqueId *ids = (ncclUniqueId *)malloc((size_t)pb_world_size(w) * sizeof *ids);
-    if (!ids) return pb_fail(PB_ENOMEM, "no memory for communicator %s", c->role);
-    s = pb_world_gather(w, c->role, id, sizeof *id, ids);
-    if (s == PB_OK) *id = ids[members[0]];
-    free(ids);
+    const greeting mine = {*id, pb_nccl_wants_windows()};
+    greeting *all = (greeting *)malloc((size_t)pb_world_size(w) * sizeof *all);
+    if (!all) return pb_fail(PB_ENOMEM, "no memory for communicator %s", c->role);
+    s = pb_world_gather(w, c->role, &mine, sizeof mine, all);
+    if (s == PB_OK) *id = all[members[0]].id;
+    for (int r = 0; s == PB_OK && r < pb_world_size(w); r++)
+        if (all[r].windows != all[0].windows) s = pb_fail(PB_EINVAL, "PB_COPY_ENGINES differs: ranks 0 and %d", r);
+    free(all);
     return s;
 }
 
@@ -513,7 +380,7 @@ static pb_status open_comm(pb_comm *c, pb_world *w, const int *members)
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_mutex_init(&s->enqueuing, NULL);
     PB_TRY(make_streams(s));
-    offer_windows(c);
+    pb_nccl_offer_windows(c);
     return enter_in_time(c, &id, pb_world_timeout(w));
 }
 
@@ -532,10 +399,10 @@ static void close_comm(pb_comm *c)
 {
     state *s = state_of(c);
     if (!s) return;
-    for (int i = 0; i < 1000 && is_aborting(s) && !aborted(c); i++) (void)usleep(10000);
-    if (is_aborting(s) && !aborted(c)) return;
-    if (s->stream && !is_aborting(s)) (void)cudaStreamSynchronize(s->stream);
-    if (s->comm && !is_aborting(s)) (void)nccl.CommDestroy(s->comm);
+    for (int i = 0; i < 1000 && pb_nccl_is_aborting(s) && !aborted(c); i++) (void)usleep(10000);
+    if (pb_nccl_is_aborting(s) && !aborted(c)) return;
+    if (s->stream && !pb_nccl_is_aborting(s)) (void)cudaStreamSynchronize(s->stream);
+    if (s->comm && !pb_nccl_is_aborting(s)) (void)pb_nccl.CommDestroy(s->comm);
     if (s->begin) (void)cudaEventDestroy(s->begin);
     if (s->end) (void)cudaEventDestroy(s->end);
     if (s->stream) (void)cudaStreamDestroy(s->stream);
@@ -555,7 +422,7 @@ static void *end_comm(void *self)
     const struct timespec soon = seconds_from_now(2);
     (void)cudaSetDevice(s->device);
     const bool mine = pthread_mutex_timedlock(&s->enqueuing, &soon) == 0;
-    if (s->comm) (void)nccl.CommAbort(s->comm);
+    if (s->comm) (void)pb_nccl.CommAbort(s->comm);
     if (mine) (void)pthread_mutex_unlock(&s->enqueuing);
     (void)pthread_mutex_lock(&s->lock);
     s->aborted = true;
@@ -599,6 +466,6 @@ extern "C" const pb_comm_backend pb_comm_nccl = {
     .abort = abort_comm,
     .aborted = aborted,
     .current = current,
-    .shared_memory = shared_memory,
-    .copies = copies,
+    .window_memory = pb_nccl_window_memory,
+    .copies = pb_nccl_copies,
 };

@@ -165,7 +165,7 @@ __global__ __launch_bounds__(THREADS) void dkv_kernel(const pb_dynmask_attention
     q.i = first;
     for (q.h = q.kv * group; q.h < (q.kv + 1) * group; q.h++) {
         const T *row = (const T *)a.q + token_at(a, q, a.ldq), *go = (const T *)a.dO + token_at(a, q, a.lddo);
-        const size_t at = ((size_t)q.b * a.H + q.h) * a.S; /* of the head in lse and delta */
+        const size_t at = ((size_t)q.b * a.H + q.h) * a.S; /* index of the head's first query in lse and delta */
         for (int i = first; i < end; i++, row += a.ldq, go += a.lddo) {
             load_head<T>(x, row, 0, a.D);
             load_head<T>(g, go, 0, a.D);

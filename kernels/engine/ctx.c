@@ -18,7 +18,7 @@ typedef struct block {
     struct block *next;
     void *p;
     size_t bytes;            /* used in ctx->allocations only */
-    pb_memory_source source; /* the same; zeros: the backend */
+    pb_memory_source source; /* used in ctx->allocations only; zeros: the backend */
 } block;
 
 const char *pb_backend_name(pb_backend_id id) { return backends[id]->name; }

@@ -133,7 +133,7 @@ const char *pb_backend_name(pb_backend_id id);
  * EINVAL: any other text. */
 pb_status pb_device_find(const char *text, pb_backend_id *id, int *number);
 
-/* A source of device memory other than the backend, such as a communication library (pb_comm_shared_memory). */
+/* A source of device memory other than the backend, such as a communication library (pb_comm_window_memory). */
 typedef struct pb_memory_source {
     pb_status (*alloc)(void *self, size_t bytes, void **out);
     void (*release)(void *self, void *p);

@@ -75,7 +75,7 @@ static void a_sum_of_minus_zeros_is_minus_zero(void **state)
     pb_release(ctx, x);
 }
 
-/* A sum made in chunks of 4096 bytes, the last one smaller, and a rest that does not divide by the ranks. */
+/* A sum made in chunks of at most 4096 bytes, the last one smaller, and a rest that does not divide by the ranks. */
 static void an_ordered_sum_in_chunks_is_exact(void **state)
 {
     const size_t usual = pb_comm_chunk;
@@ -93,11 +93,11 @@ static pb_status sum_and_wait(pb_ctx *c, void *self)
     return pb_comm_wait(c, &(pb_comm_wait_args){all});
 }
 
-/* Sums a buffer of pb_comm_shared_memory twice eagerly, then by three replays of one graph, with other inputs each
+/* Sums a buffer of pb_comm_window_memory twice eagerly, then by three replays of one graph, with other inputs each
  * time. The result is exact if copy engines moved the buffer, because the ranks then add in their order. */
 static void check_shared(size_t count, pb_dtype t, bool in_place)
 {
-    const pb_memory_source *source = pb_comm_shared_memory(all);
+    const pb_memory_source *source = pb_comm_window_memory(all);
     const size_t bytes = count * pb_dtype_size(t);
     pb_comm_all_reduce_args a = {.comm = all, .count = count, .dtype = t, .overlap = true};
     pb_graph *graph = NULL;
@@ -122,7 +122,7 @@ static void check_shared(size_t count, pb_dtype t, bool in_place)
 /* On GPUs the large sizes are moved by copy engines, if NCCL can; on a CPU the memory is like any other. */
 static void sums_of_shared_memory_are_right(void **state)
 {
-    const bool large = pb_comm_shared_memory(all);
+    const bool large = pb_comm_window_memory(all);
     const size_t usual = pb_comm_chunk;
     (void)state;
     if (large) pb_comm_chunk = 900 << 10; /* several chunks */
@@ -134,7 +134,7 @@ static void sums_of_shared_memory_are_right(void **state)
     pb_comm_chunk = usual;
     if (large)
         print_message("all_reduce of memory of NCCL: %s\n",
-                      all->scratch_shared ? "moved by copy engines" : "by NCCL's kernels");
+                      all->scratch_in_window ? "moved by copy engines" : "by NCCL's kernels");
 }
 
 /* Counts that differ by rank; one is 0. Returns their sum. */

@@ -10,8 +10,8 @@ clean() { # clean PROGRAM...: must pass without output
 }
 
 # ---- comments of each kind of file -----------------------------------------------------------------------------------
-printf 'int a;\n/* The copy engine moves it. */\n' >old.c
-expect 1 'old.c:2: copy engine -> TMA' prose old.c
+printf 'int a;\n/* The tensor engine moves it. */\n' >old.c
+expect 1 'old.c:2: tensor engine -> TMA' prose old.c
 printf '/* Loaded by the tensor\n * engine. */\nint a; /* nobody reads it */\n' >two.cu
 expect 1 'two.cu:1: tensor engine -> TMA' prose two.cu
 grep -q '^two.cu:3: nobody -> ' log || fail "two.cu: the second finding is missing"
@@ -29,7 +29,7 @@ printf '# Title\n\nStanding blocks.\n' >text.md
 expect 1 'text.md:3: Standing blocks -> persistent' prose text.md
 
 # ---- code, strings and words that are right --------------------------------------------------------------------------
-printf 'const char *behind = "the copy engine /* nobody */"; /* It is `behind`. */\nint nobody;\n' >code.c
+printf 'const char *behind = "the tensor engine /* nobody */"; /* It is `behind`. */\nint nobody;\n' >code.c
 printf '#!/bin/bash\nbehind=1\necho "a # nobody" %s\n' "'# nobody'" >shell
 printf 'behind = "nobody"\nprint("# nobody")\n' >code.py
 printf 'Text with `behind`.\n\n```\nnobody\n```\n' >code.md
@@ -45,7 +45,7 @@ cp text.md tree/docs/glossary.md && cp text.md tree/baselines/README.md
 git init -q tree && git -C tree add . && cp old.c tree/untracked.c
 clean tree/scripts/check-prose
 cp old.c tree/kernel.c && git -C tree add kernel.c
-expect 1 'kernel.c:2: copy engine -> TMA' tree/scripts/check-prose
+expect 1 'kernel.c:2: tensor engine -> TMA' tree/scripts/check-prose
 [[ $(wc -l <log) -eq 1 ]] || fail "other files are checked: $(cat log)"
 
 # ---- scripts/check-paths: files that a document or a comment names ---------------------------------------------------

@@ -32,7 +32,8 @@ done
 "$feed" "$source/tests/trace/records/synthetic.records.gz" collectives >log 2>&1 || fail "$(cat log)"
 known='"Collective name":"all_gather","bytes":2097152,"dtype":"bf16","Process Group Name":"dp","Group size":2,"Seq":77'
 [[ $(zcat collectives/traces/*/rank0.json.gz | grep '"cat":"kernel"' | grep -cF "$known") -eq 2 ]] || fail 'a replayed kernel of NCCL does not know its collective'
-[[ $(zcat collectives/traces/*/rank0.json.gz | grep '"cat":"gpu_memcpy"' | grep -cF "$known") -eq 1 ]] || fail 'a copy of a collective does not know it'
+[[ $(zcat collectives/traces/*/rank0.json.gz | grep '"cat":"gpu_memcpy"' | grep '"bytes":1048576,' | grep -cF "${known/bytes/collective bytes}") -eq 1 ]] ||
+    fail 'a copy of a collective does not know it, or not its own bytes'
 [[ $(zcat collectives/traces/*/rank0.json.gz | grep '"cat":"gpu_memcpy"' | grep -c Collective) -eq 1 ]] || fail 'a copy outside collectives has one'
 [[ $(zcat collectives/traces/*/rank0.json.gz | grep '"name":"ncclDevKernel_AllReduce' | grep -c '"Collective name":"all_reduce","bytes":1048576,.*"Seq":[1-6]}') -eq 6 ]] ||
     fail 'a kernel of NCCL does not know its collective'

@@ -167,8 +167,7 @@ static pb_status chunk_back(pb_ctx *ctx, const pb_trainer *t, int layer, const p
 }
 
 /* Sums x [ranks length,2,K,d] over the ranks: gradients of one chunk of each rank, in the order of the row. This rank
- * receives those of its own chunk c. room [ranks length,2,K,d]: for the second chunks of a zigzag row; NULL: the first
- * ones. */
+ * receives those of its own chunk c. room: NULL for first chunks; for second ones of a zigzag row, memory of x's size. */
 static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_chunk *c, const float *x, float *room)
 {
     const pb_row_chunks all = chunks_of(t, room != NULL, room);

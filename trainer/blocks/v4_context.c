@@ -82,7 +82,7 @@ pb_status pb_v4_context_rows(pb_trainer *t, const pb_batch *b, int S)
 
 /* ---- keys of the whole row, and their gradients ---------------------------------------------------------------- */
 
-/* n rows of D elements of a batch row, of every rank. */
+/* One chunk of every rank: n consecutive rows of D elements of a batch row. */
 static pb_row_chunks chunks_of(const pb_v4_pass *p, int n, int D)
 {
     return (pb_row_chunks){.comm = p->t->cfg.context, .length = n, .width = (size_t)D, .ordered = p->t->cfg.ordered};

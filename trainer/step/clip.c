@@ -56,6 +56,7 @@ pb_status pb_clip_write_lists(pb_trainer *t)
 {
     const size_t n = (size_t)t->ntrained, entries = (size_t)pb_adamw_entries(t);
     size_t adamw = 0;
+    t->bf16_elements = 0;
     if (!n) return PB_OK;
     pb_clip_entry *c = calloc(n, sizeof *c);
     pb_adamw_entry *a = calloc(n > entries ? n : entries, sizeof *a);
@@ -64,7 +65,8 @@ pb_status pb_clip_write_lists(pb_trainer *t)
         for (int i = t->groups[g].first; i < t->groups[g].first + t->groups[g].n; i++) {
             pb_dtype dtype;
             void *sum = pb_gradient_sum(t, t->trained[i], &dtype);
-            c[i] = (pb_clip_entry){sum, pb_param_n(t->trained[i]), dtype};
+            c[i] = pb_clip_buffer(sum, pb_param_n(t->trained[i]), dtype);
+            t->bf16_elements += dtype == PB_BF16 ? c[i].n : 0;
             if (!t->shards.on && !pb_matrices_take(t, t->trained[i])) a[adamw++] = entry_of(t, t->trained[i], g);
         }
     for (int i = 0; s == PB_OK && t->shards.on && i < t->gradients.slices.n; i++)
@@ -165,6 +167,7 @@ pb_status pb_phase_clip(pb_ctx *ctx, void *self)
                                                         .partial = t->partial,
                                                         .loss_scale = t->loss_scale,
                                                         .elements = t->model.trained,
+                                                        .bf16_elements = t->bf16_elements,
                                                         .n = t->ntrained,
                                                         .slots = t->slots,
                                                         .max_norm = t->cfg.max_norm});

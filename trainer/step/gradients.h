@@ -40,10 +40,10 @@ pb_status pb_gradients_end(pb_ctx *ctx, const pb_trainer *t);
 
 /* Returns the gradients of the last micro-batch in bucket b, [b->n]. */
 const float *pb_bucket_grad(const pb_trainer *t, const pb_bucket *b);
-/* Returns where the sum of p's gradient over the ranks is after the backward phase, in device memory, and its dtype.
- * With --reduce bf16 the clip and AdamW read the sums in bf16 as they were reduced, and p->sum is not valid; but the sum
- * is converted to f32, p->sum, with sharded state, NorMuon, or a clip variant other than none and multi, and of a tied
- * embedding whose rows travel separately. */
+/* Returns the device memory that has the sum of p's gradient over the ranks after the backward phase, and its dtype.
+ * With --reduce bf16 this is the bf16 sum as it was reduced; p->sum is then not valid. It is p->sum, in f32, if the
+ * state is sharded, if the optimizer is NorMuon, if the clip is neither none nor multi, and for a tied embedding whose
+ * rows travel separately. */
 void *pb_gradient_sum(const pb_trainer *t, const pb_param *p, pb_dtype *dtype);
 /* Rounds n elements to bf16; converts them back. */
 pb_status pb_narrow(pb_ctx *ctx, const float *from, uint16_t *to, size_t n);

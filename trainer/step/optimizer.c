@@ -25,6 +25,7 @@ pb_status pb_phase_optimizer(pb_ctx *ctx, void *self)
                                    .maps = t->adamw_maps,
                                    .elements = (t->shards.on ? t->gradients.slices.total : t->model.trained) -
                                                t->matrices.elements,
+                                   .bf16_elements = t->bf16_elements,
                                    .n = pb_adamw_entries(t),
                                    .nclip = groups,
                                    .narrow = t->model.cfg.moments != PB_ADAMW_F32,

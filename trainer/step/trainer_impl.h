@@ -167,6 +167,7 @@ struct pb_trainer {
     pb_clip_state *clip;        /* [ngroups] results of clipping; [1] with the variant multi */
     pb_clip_entry *clip_list;   /* [ntrained] */
     pb_adamw_entry *adamw_list; /* [pb_adamw_entries] */
+    size_t bf16_elements;       /* of both lists: elements whose gradients are in bf16 */
     float *adamw_maps;          /* [2][256] pb_adamw_maps; NULL unless moments are in 8 bits */
     pb_adamw_state *state;      /* [1] */
     pb_tensor_fn observer;      /* of pb_trainer_observe; NULL: none */

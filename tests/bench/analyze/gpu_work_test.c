@@ -9,11 +9,11 @@ static void time_is_divided_by_the_kinds_that_run(void **state)
 {
     (void)state;
     pb_gpu_span work[] = {
-        {.name = "copy", .what = PB_WORK_MEMORY, .begin = 5, .end = 7, .moved = 20},
+        {.name = "copy", .what = PB_WORK_MEMORY, .copy = true, .begin = 5, .end = 7, .moved = 20},
         {.name = "a", .what = PB_WORK_KERNEL, .begin = 10, .end = 14},
         {.name = "a", .what = PB_WORK_KERNEL, .begin = 12, .end = 16}, /* at once with the first */
         {.name = "nccl", .what = PB_WORK_COMMUNICATION, .begin = 15, .end = 20},
-        {.name = "copy", .what = PB_WORK_MEMORY, .begin = 15.5, .end = 18, .moved = 100},
+        {.name = "copy", .what = PB_WORK_MEMORY, .copy = true, .begin = 15.5, .end = 18, .moved = 100},
         {.name = "b", .what = PB_WORK_KERNEL, .begin = 25, .end = 26},
         {.name = "b", .what = PB_WORK_KERNEL, .begin = 24, .end = 24}, /* of no length */
     };
@@ -30,10 +30,10 @@ static void time_is_divided_by_the_kinds_that_run(void **state)
     CHECK_NEAR(g.window, 21, 0);
     for (int s = 0; s < PB_WORK_SETS; s++) CHECK_NEAR(g.set[s], want[s], 1e-12);
     static const pb_gpu_named named[] = {
-        {"a", PB_WORK_KERNEL, 2, 8, 4, 4, 0},
-        {"nccl", PB_WORK_COMMUNICATION, 1, 5, 5, 5, 0},
-        {"copy", PB_WORK_MEMORY, 2, 4.5, 2, 2.5, 120},
-        {"b", PB_WORK_KERNEL, 2, 1, 0, 1, 0},
+        {"a", PB_WORK_KERNEL, 2, 8, 4, 4, false, 0},
+        {"nccl", PB_WORK_COMMUNICATION, 1, 5, 5, 5, false, 0},
+        {"copy", PB_WORK_MEMORY, 2, 4.5, 2, 2.5, true, 120},
+        {"b", PB_WORK_KERNEL, 2, 1, 0, 1, false, 0},
     };
     assert_int_equal(g.n, 4);
     for (int i = 0; i < 4; i++) {
@@ -43,6 +43,7 @@ static void time_is_divided_by_the_kinds_that_run(void **state)
         CHECK_NEAR(g.named[i].seconds, named[i].seconds, 1e-12);
         CHECK_NEAR(g.named[i].shortest, named[i].shortest, 1e-12);
         CHECK_NEAR(g.named[i].longest, named[i].longest, 1e-12);
+        assert_int_equal(g.named[i].copy, named[i].copy);
         CHECK_NEAR(g.named[i].moved, named[i].moved, 0);
     }
     pb_gpu_total_free(&g);

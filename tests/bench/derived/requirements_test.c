@@ -261,8 +261,8 @@ static void every_judged_case_is_in_its_grid(void **state)
     assert_true(cases > 0);
 }
 
-/* Rows of a requirement differ by the axes of their cases only, not by the suite and the name: of two cases with equal
- * axes, a run could not be read again. */
+/* Results have the key requirement/ID?axes, without suite and name of the case. So two cases of a requirement must differ
+ * in an axis; otherwise a run cannot be read again. */
 static void rows_of_a_requirement_have_different_keys(void **state)
 {
     (void)state;
