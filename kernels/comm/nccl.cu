@@ -328,7 +328,7 @@ static pb_status enter_in_time(pb_comm *c, const ncclUniqueId *id, double second
     return result == ncclSuccess ? PB_OK : pb_nccl_failed(c, result, "ncclCommInitRankConfig");
 }
 
-/* What each rank tells the others. */
+/* The message of each rank to the others. */
 typedef struct greeting {
     ncclUniqueId id;
     bool windows; /* pb_nccl_wants_windows */
