@@ -16,10 +16,10 @@
  * If the trace has work of a GPU, its time is divided as well, in `gpu`; each moment of a step belongs to one part:
  *
  *     compute     a kernel runs that is not NCCL's
- *     exposed     a kernel of NCCL runs, and no other kernel
- *     memory      only copies run, or memory is set
+ *     exposed     a kernel of NCCL or a copy of a collective runs, and no other kernel
+ *     memory      only other copies run, or memory is set
  *     idle        nothing runs: the GPU waits for the host
- *     hidden      the part of `compute` in which a kernel of NCCL runs too
+ *     hidden      the part of `compute` in which a kernel of NCCL or a copy of a collective runs too
  *
  * so that step = compute + exposed + memory + idle. A part's `gpu` is the sum of its kernels' and copies' durations.
  *

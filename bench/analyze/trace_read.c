@@ -123,8 +123,8 @@ static int by_number(const void *x, const void *y)
     return a->begin < b->begin ? -1 : a->begin > b->begin;
 }
 
-/* Keeps the kernels if there are some, because on a GPU the ranges only enqueue them, and finds the first of each
- * call. */
+/* Keeps the kernels and copies if there are some, because on a GPU the ranges only enqueue them, and finds the first of
+ * each call. */
 static void sort_collectives(pb_trace *t, bool kernels)
 {
     size_t n = 0;

@@ -31,7 +31,7 @@ typedef struct pb_gpu_span {
     double moved;        /* bytes that a copy moved or set; 0 for kernels */
 } pb_gpu_span;
 
-/* A collective of which the group is known: on a CPU its range, on a GPU one of its kernels of NCCL. */
+/* A collective of which the group is known: on a CPU its range, on a GPU one of its kernels of NCCL or copies. */
 typedef struct pb_trace_collective {
     const char *name, *group, *dtype; /* owned by the trace */
     int ranks;

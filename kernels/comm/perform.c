@@ -3,7 +3,8 @@
 #include "kernels/comm/backend.h"
 
 /* An ordered all_reduce works on N equal pieces, of a multiple of 32 bytes, so that blocks stay aligned, and on a rest
- * of fewer than N * PIECE elements, which every rank gathers and adds. */
+ * of fewer than N * PIECE elements, which every rank gathers and adds. More than pb_comm_chunk bytes are made chunk by
+ * chunk, each of N pieces. */
 enum { PIECE = 16 };
 
 size_t pb_comm_chunk = (size_t)64 << 20;
