@@ -36,7 +36,8 @@
  *
  * Memory. A communicator owns the memory that collectives need: for an ordered reduction about one more copy of x, of
  * at most 64 MiB for all_reduce. It grows outside recordings, so run a collective once before recording it; it is
- * allocated with pb_alloc, so the plan backend accounts for it, but not where copy engines are used (below). Blocks that a recording uses stay valid until pb_comm_close.
+ * allocated with pb_alloc, so the plan backend accounts for it, but not where copy engines are used (below). Blocks that
+ * a recording uses stay valid until pb_comm_close.
  *
  * Errors. EINVAL: bad arguments. On the CPU every collective first compares op, dtype, counts and flags between ranks,
  * and a difference is EINVAL on all ranks ("rank 1 calls all_reduce of 5 f32, rank 0 of 4"); NCCL cannot detect it (it

@@ -1,5 +1,5 @@
-/* nccl_windows.cu - memory that the copy engines of the GPUs can move between ranks: symmetric windows of NCCL 2.28, with
- * which all-to-all and all-gather need no kernel (pb_comm_window_memory in comm.h). */
+/* nccl_windows.cu - memory that the copy engines of the GPUs can move between ranks: symmetric windows of NCCL 2.28,
+ * with which all-to-all and all-gather need no kernel (pb_comm_window_memory in comm.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,8 +31,8 @@ static pb_status has_no_kernel(cudaGraph_t graph, bool *out)
 }
 
 /* No function of NCCL tells whether it uses copy engines for this communicator. So this captures an all-gather in the
- * window p: a graph without kernels means copy engines. NCCL 2.28 numbers its copy-engine collectives, and a captured
- * one waits for the number 1. Two eager ones run first, so that no eager one has left a 1 that could be taken for it. */
+ * window p: a graph without kernels means copy engines. NCCL 2.28 numbers its collectives by copy engines, and a
+ * captured one waits for the number 1. Two eager ones run first, so that none has left a 1 that could be taken for it. */
 static pb_status find_out(pb_comm *c, char *p)
 {
     enum { BYTES = 16 };
