@@ -32,9 +32,15 @@ done
 "$feed" "$source/tests/trace/records/synthetic.records.gz" collectives >log 2>&1 || fail "$(cat log)"
 known='"Collective name":"all_gather","bytes":2097152,"dtype":"bf16","Process Group Name":"dp","Group size":2,"Seq":77'
 [[ $(zcat collectives/traces/*/rank0.json.gz | grep '"cat":"kernel"' | grep -cF "$known") -eq 2 ]] || fail 'a replayed kernel of NCCL does not know its collective'
-[[ $(zcat collectives/traces/*/rank0.json.gz | grep '"cat":"gpu_memcpy"' | grep '"bytes":1048576,' | grep -cF "${known/bytes/collective bytes}") -eq 1 ]] ||
+"$feed" "$source/tests/trace/copies.records.gz" copies >log 2>&1 || fail "$(cat log)"
+zcat copies/traces/*/rank0.json.gz | grep '"cat":"gpu_memcpy"' >found
+[[ $(grep '"bytes":1048576,' found | grep -cF "${known/bytes/collective bytes}") -eq 1 ]] ||
     fail 'a copy of a collective does not know it, or not its own bytes'
-[[ $(zcat collectives/traces/*/rank0.json.gz | grep '"cat":"gpu_memcpy"' | grep -c Collective) -eq 1 ]] || fail 'a copy outside collectives has one'
+[[ $(grep -c Collective found) -eq 1 ]] || fail 'a copy outside collectives has one'
+"$bench" analyze copies --format csv >csv 2>log || fail 'copies: analyze'
+python3 "$source/tests/trace/join_records.py" "$source/tests/trace/copies.records.gz" csv >log 2>&1 ||
+    fail 'copies: another join gives other sums'
+grep -q '^collective_copy,.*,Memcpy DtoD,bytes,1048576,' csv || fail "copies: $(grep Memcpy csv)"
 [[ $(zcat collectives/traces/*/rank0.json.gz | grep '"name":"ncclDevKernel_AllReduce' | grep -c '"Collective name":"all_reduce","bytes":1048576,.*"Seq":[1-6]}') -eq 6 ]] ||
     fail 'a kernel of NCCL does not know its collective'
 [[ $(zcat collectives/traces/*/rank0.json.gz | grep '"cat":"kernel"' | grep -v '"name":"nccl' | grep -c 'Collective') -eq 0 ]] || fail 'another kernel has a collective'
@@ -56,8 +62,8 @@ lines() { zcat "$source/tests/trace/records/synthetic.records.gz"; }
 without() { # without PATTERN: the records without the first line that matches it
     lines | awk -v p="$1" '!n && $0 ~ p { n = 1; next } /^end / { print "end " (NR - 1 - n); next } { print }' >less
 }
-without '^node [0-9]+ [1-9]' && expect 0 'unjoined 1 replayed 23 unplaced 1 ' "$feed" less less.out
-without '^call .* 1 100 ' && expect 0 'unjoined 1 replayed 23 unplaced 0 ' "$feed" less less.out
+without '^node [0-9]+ [1-9]' && expect 0 'unjoined 1 replayed 22 unplaced 1 ' "$feed" less less.out
+without '^call .* 1 100 ' && expect 0 'unjoined 1 replayed 22 unplaced 0 ' "$feed" less less.out
 lines | sed '$d' >less && expect 2 'feed_records: less: the file is cut off' "$feed" less less.none
 [[ ! -e less.none ]] || fail 'a job was made of damaged records'
 
