@@ -45,12 +45,13 @@ template <> struct pack_of<__nv_bfloat16> {
 };
 
 __device__ static inline float square(float4 v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
-__device__ static inline float square(uint32_t pair)
+__device__ static inline float square(uint4 v)
 {
-    const float low = __uint_as_float(pair << 16), high = __uint_as_float(pair & 0xffff0000u);
-    return low * low + high * high;
+    float x[8];
+    pb_unpack(v, x);
+    return ((x[0] * x[0] + x[1] * x[1]) + (x[2] * x[2] + x[3] * x[3])) +
+           ((x[4] * x[4] + x[5] * x[5]) + (x[6] * x[6] + x[7] * x[7]));
 }
-__device__ static inline float square(uint4 v) { return (square(v.x) + square(v.y)) + (square(v.z) + square(v.w)); }
 
 /* Returns the sum of squares of x[first..end) to every thread of the CTA. first is a multiple of 64. */
 template <class T> __device__ static float sum_range(const T *x, range r, float *room)
@@ -141,13 +142,13 @@ static pb_status reduce(pb_ctx *ctx, const float *partial, int slots, const floa
 /* ---- scale: multiplying the gradients --------------------------------------------------------------------------- */
 
 __device__ static inline float4 times(float4 v, float k) { return make_float4(v.x * k, v.y * k, v.z * k, v.w * k); }
-__device__ static inline uint32_t times(uint32_t pair, float k)
-{
-    return pb_pack_pair(__uint_as_float(pair << 16) * k, __uint_as_float(pair & 0xffff0000u) * k);
-}
 __device__ static inline uint4 times(uint4 v, float k)
 {
-    return make_uint4(times(v.x, k), times(v.y, k), times(v.z, k), times(v.w, k));
+    float x[8];
+    pb_unpack(v, x);
+#pragma unroll
+    for (int i = 0; i < 8; i++) x[i] *= k;
+    return pb_pack(x);
 }
 
 /* One CTA multiplies x[first..end) by scale; first is a multiple of 64. */

@@ -181,9 +181,9 @@ pb_status pb_comm_open_self(pb_ctx *ctx, const char *role, pb_comm **out)
 void pb_comm_close(pb_comm *c)
 {
     if (!c) return;
-    const bool shared = pb_comm_window_memory(c); /* NCCL frees memory only while its communicator is open */
+    const bool windows = pb_comm_window_memory(c); /* NCCL frees memory only while its communicator is open */
     if (pb_comm_status(c) != PB_OK) keep_blocks(c);
-    if (shared) release_blocks(c);
+    if (windows) release_blocks(c);
     if (c->be) c->be->close(c);
     release_blocks(c);
     free(c);

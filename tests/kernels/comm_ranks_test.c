@@ -95,7 +95,7 @@ static pb_status sum_and_wait(pb_ctx *c, void *self)
 
 /* Sums a buffer of pb_comm_window_memory twice eagerly, then by three replays of one graph, with other inputs each
  * time. The result is exact if copy engines moved the buffer, because the ranks then add in their order. */
-static void check_shared(size_t count, pb_dtype t, bool in_place)
+static void check_window(size_t count, pb_dtype t, bool in_place)
 {
     const pb_memory_source *source = pb_comm_window_memory(all);
     const size_t bytes = count * pb_dtype_size(t);
@@ -120,7 +120,7 @@ static void check_shared(size_t count, pb_dtype t, bool in_place)
 }
 
 /* On GPUs the large sizes are moved by copy engines, if NCCL can; on a CPU the memory is like any other. */
-static void sums_of_shared_memory_are_right(void **state)
+static void sums_of_window_memory_are_right(void **state)
 {
     const bool large = pb_comm_window_memory(all);
     const size_t usual = pb_comm_chunk;
@@ -128,8 +128,8 @@ static void sums_of_shared_memory_are_right(void **state)
     if (large) pb_comm_chunk = 900 << 10; /* several chunks */
     for (int in_place = 0; in_place < 2; in_place++)
         for (pb_dtype t = PB_F32; t <= PB_BF16; t++) {
-            check_shared(1001, t, in_place);
-            if (large) check_shared(600007, t, in_place);
+            check_window(1001, t, in_place);
+            if (large) check_window(600007, t, in_place);
         }
     pb_comm_chunk = usual;
     if (large)
@@ -305,7 +305,7 @@ int main(void)
         cmocka_unit_test(all_reduce_adds_and_compares),
         cmocka_unit_test(a_large_ordered_sum_is_exact),
         cmocka_unit_test(an_ordered_sum_in_chunks_is_exact),
-        cmocka_unit_test(sums_of_shared_memory_are_right),
+        cmocka_unit_test(sums_of_window_memory_are_right),
         cmocka_unit_test(an_ordered_sum_does_not_depend_on_the_cut),
         cmocka_unit_test(a_sum_of_minus_zeros_is_minus_zero),
         cmocka_unit_test(reduce_scatter_leaves_each_rank_its_block),
