@@ -445,7 +445,7 @@ template <int D, dq_way WAY> pb_status bwd_launch(pb_ctx *ctx, const pb_attentio
 
 template <int D, dq_way WAY> pb_status bwd(pb_ctx *ctx, const pb_attention_bwd_args &a)
 {
-    const int sms = pb_cuda_device_of(ctx)->sms, heads = a.B * a.K, group = a.H / a.K;
+    const int sms = pb_cuda_free_sms(ctx), heads = a.B * a.K, group = a.H / a.K;
     if (a.S > KEYS)
         return bwd_launch<D, WAY>(ctx, a, pb_cut_of(heads, a.S, group, QUERIES<D>, a.causal, WAY == IN_ORDER, sms));
     return bwd_launch<D, AT_ONCE>(ctx, a, pb_cut_of(heads, a.S, group, QUERIES<D>, a.causal, false, sms));

@@ -62,8 +62,6 @@ typedef struct pb_comm_backend {
     void (*current)(pb_comm *c, char *out, size_t n);
     /* The source that pb_comm_window_memory returns, or NULL. */
     const pb_memory_source *(*window_memory)(const pb_comm *c);
-    /* True if [p, p + bytes) is such memory and copy engines move it; equal on all ranks. */
-    bool (*copies)(const pb_comm *c, const void *p, size_t bytes);
 } pb_comm_backend;
 extern const pb_comm_backend pb_comm_mpi, pb_comm_nccl; /* open fails with EUNSUPPORTED if not in this build */
 
@@ -76,10 +74,9 @@ struct pb_comm {
     int rank, size;
     void *scratch; /* see pb_comm_memory */
     size_t scratch_bytes;
-    bool scratch_in_window; /* scratch is memory of pb_comm_window_memory */
-    void *blocks;           /* all scratch blocks: a recording may still use an old one */
-    bool skips;             /* see pb_comm_skip */
-    void *priv;             /* owned by the backend */
+    void *blocks; /* all scratch blocks: a recording may still use an old one */
+    bool skips;   /* see pb_comm_skip */
+    void *priv;   /* owned by the backend */
 };
 
 /* Opens a communicator of this process alone, whose collectives the library runs nevertheless. For tests. */
@@ -90,10 +87,7 @@ pb_status pb_comm_open_self(pb_ctx *ctx, const char *role, pb_comm **out);
 extern size_t pb_comm_chunk;
 /* Bytes of c->scratch that a collective needs. */
 size_t pb_comm_memory(const pb_comm *c, const pb_comm_call *call);
-/* True if copy engines move the buffers of this collective (pb_comm_window_memory). */
-bool pb_comm_is_copied(const pb_comm *c, const pb_comm_call *call);
-/* copied: the scratch must be memory that copy engines can move. */
-pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes, bool copied);
+pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes);
 /* Runs a collective as a sequence of steps. */
 pb_status pb_comm_perform(pb_comm *c, const pb_comm_call *call);
 /* Elements before the block of `rank`; rank = size gives the total. */

@@ -36,8 +36,8 @@
  *
  * Memory. A communicator owns the memory that collectives need: for an ordered reduction about one more copy of x, of
  * at most 64 MiB for all_reduce. It grows outside recordings, so run a collective once before recording it; it is
- * allocated with pb_alloc, so the plan backend accounts for it, but not where copy engines are used (below). Blocks that
- * a recording uses stay valid until pb_comm_close.
+ * allocated with pb_alloc, so the plan backend accounts for it. Blocks that a recording uses stay valid until
+ * pb_comm_close.
  *
  * Errors. EINVAL: bad arguments. On the CPU every collective first compares op, dtype, counts and flags between ranks,
  * and a difference is EINVAL on all ranks ("rank 1 calls all_reduce of 5 f32, rank 0 of 4"); NCCL cannot detect it (it
@@ -67,17 +67,17 @@ pb_status pb_comm_open_plan(pb_ctx *ctx, const char *role, int rank, int size, p
  * collectives first: NCCL waits for them. comm may be NULL. */
 void pb_comm_close(pb_comm *comm);
 
-/* Memory for the buffers of large all_reduce calls between GPUs, for pb_alloc_from and pb_arena_begin_in. Copy engines
- * can move it between GPUs without a kernel, so that the SMs stay free for the work that the collective overlaps: a sum
- * whose x and y lie in it, of PB_COMM_COPIES_FROM bytes or more, is then made by all-to-all, addition in the order of
- * the ranks, and all-gather. Returns NULL, and all_reduce works as without it, if PB_COPY_ENGINES=1 is not in the
- * environment, and where copy engines cannot be used: on a CPU, for one rank, on the plan backend, and with NCCL before
- * 2.28. With several hosts, or without NVLink, it returns a source, but NCCL's kernels move the memory.
+/* Memory for the buffers of large all_reduce calls between GPUs, for pb_alloc_from and pb_arena_begin_in. It is
+ * registered as windows of NCCL 2.28. A sum with ordered = false whose x and y lie in it, of 1 MiB or more, is made by
+ * NCCL's symmetric kernels, which need only a few SMs. While such a sum runs with overlap = true, ops on the GPU divide
+ * their work among the SMs that it leaves free (pb_ctx, busy_sms).
+ * Returns NULL, and all_reduce works as without it, if PB_NCCL_WINDOWS=1 is not in the environment, and on a CPU, for
+ * one rank, for ranks on several hosts, on the plan backend, and with NCCL before 2.28. Where GPUs are not connected by
+ * NVLink the sums are correct but slow, because NCCL then uses its ring kernels with these few SMs.
  * Allocating is collective: all ranks of the group allocate the same sizes in the same order; if one fails before it
  * does, the others wait until the monitor ends the job. Free the memory before the communicator. EINVAL of
- * pb_comm_open: PB_COPY_ENGINES differs between the ranks. */
+ * pb_comm_open: PB_NCCL_WINDOWS differs between the ranks. */
 const pb_memory_source *pb_comm_window_memory(const pb_comm *comm);
-#define PB_COMM_COPIES_FROM ((size_t)1 << 20)
 
 int pb_comm_rank(const pb_comm *comm); /* 0 for NULL */
 int pb_comm_size(const pb_comm *comm); /* 1 for NULL */

@@ -36,10 +36,9 @@ typedef struct block {
     void *p;
 } block;
 
-pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes, bool copied)
+pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes)
 {
-    if (bytes <= c->scratch_bytes && (c->scratch_in_window || !copied)) return PB_OK;
-    if (bytes < c->scratch_bytes) bytes = c->scratch_bytes; /* so that calls of both kinds fit in */
+    if (bytes <= c->scratch_bytes) return PB_OK;
     if (ctx->recording)
         return pb_fail(PB_EUNSUPPORTED,
                        "communicator %s needs %zu bytes, but has %zu: run the collective once before "
@@ -49,7 +48,7 @@ pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes, bool copied)
     if (c->be) PB_TRY(c->be->wait(ctx, c));
     block *b = malloc(sizeof *b);
     if (!b) return pb_fail(PB_ENOMEM, "communicator %s: no memory for its list of blocks", c->role);
-    const pb_status s = pb_alloc_from(ctx, copied ? pb_comm_window_memory(c) : NULL, bytes, &b->p);
+    const pb_status s = pb_alloc(ctx, bytes, &b->p);
     if (s != PB_OK) {
         free(b);
         return s;
@@ -58,7 +57,6 @@ pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes, bool copied)
     c->blocks = b;
     c->scratch = b->p;
     c->scratch_bytes = bytes;
-    c->scratch_in_window = copied;
     return PB_OK;
 }
 
@@ -181,9 +179,7 @@ pb_status pb_comm_open_self(pb_ctx *ctx, const char *role, pb_comm **out)
 void pb_comm_close(pb_comm *c)
 {
     if (!c) return;
-    const bool windows = pb_comm_window_memory(c); /* NCCL frees memory only while its communicator is open */
     if (pb_comm_status(c) != PB_OK) keep_blocks(c);
-    if (windows) release_blocks(c);
     if (c->be) c->be->close(c);
     release_blocks(c);
     free(c);

@@ -55,7 +55,6 @@ typedef struct entry {
     ncclUniqueId id;
     ncclComm_t comm;
     int rank, size, device;
-    bool windows; /* copy engines are wanted, and possible */
     bool done;
     ncclResult_t result;
 } entry;
@@ -82,8 +81,10 @@ static pb_status status_of(pb_comm *c)
     ncclResult_t e = ncclSuccess;
     state *s = state_of(c);
     if (pb_nccl_is_aborting(s)) return pb_fail(PB_EDEVICE, "communicator %s was aborted", c->role);
-    if (pb_nccl.CommGetAsyncError(s->comm, &e) == ncclSuccess && e == ncclSuccess) return PB_OK;
-    return pb_nccl_failed(c, e, "a collective");
+    for (const ncclComm_t comm : {s->comm, s->sums})
+        if (comm && (pb_nccl.CommGetAsyncError(comm, &e) != ncclSuccess || e != ncclSuccess))
+            return pb_nccl_failed(c, e, "a collective");
+    return PB_OK;
 }
 
 /* ---- the steps ------------------------------------------------------------------------------------------------ */
@@ -101,7 +102,8 @@ static pb_status launched(pb_comm *c, const char *what) { return pb_cuda_launche
 static pb_status reduce(pb_comm *c, const void *x, void *y, size_t count, pb_dtype t, pb_comm_op op)
 {
     state *s = state_of(c);
-    PB_NCCL_TRY(c, AllReduce, x, y, count, type_of(t), reduction(op), s->comm, s->stream);
+    const ncclComm_t comm = pb_nccl_sum_ctas(c, x, y, count * pb_dtype_size(t)) ? s->sums : s->comm;
+    PB_NCCL_TRY(c, AllReduce, x, y, count, type_of(t), reduction(op), comm, s->stream);
     return launched(c, "nccl_all_reduce");
 }
 
@@ -144,11 +146,6 @@ static pb_status exchange(pb_comm *c, const void *x, void *y, size_t count, cons
                           pb_dtype t)
 {
     state *s = state_of(c);
-    const size_t all = (size_t)c->size * count * pb_dtype_size(t);
-    if (!send && !receive && pb_nccl_copies(c, x, all) && pb_nccl_copies(c, y, all)) {
-        PB_NCCL_TRY(c, AlltoAll, x, y, count, type_of(t), s->comm, s->stream);
-        return launched(c, "nccl_all_to_all");
-    }
     const size_t each = pb_dtype_size(t);
     const char *from = (const char *)x;
     char *to = (char *)y;
@@ -218,6 +215,12 @@ static pb_status begin(pb_ctx *ctx, pb_comm *c)
     return PB_OK;
 }
 
+static void occupy(pb_ctx *ctx, state *s, int sms)
+{
+    ctx->busy_sms += sms - s->sms;
+    s->sms = sms;
+}
+
 /* The compute stream follows the communicator's stream. Collectives of another recording are none of its business: a
  * recording waits for its own, or failed. */
 static pb_status follow(pb_ctx *ctx, pb_comm *c)
@@ -227,6 +230,7 @@ static pb_status follow(pb_ctx *ctx, pb_comm *c)
     PB_TRY(capture_id(ctx, &id));
     const bool mine = s->waits && s->recording == id;
     s->waits = false;
+    occupy(ctx, s, 0);
     if (!mine) return PB_OK;
     PB_CUDA_TRY(cudaEventRecord(s->end, s->stream));
     PB_CUDA_TRY(cudaStreamWaitEvent(pb_cuda_stream(ctx), s->end, 0));
@@ -244,6 +248,9 @@ static pb_status perform(pb_ctx *ctx, pb_comm *c, const pb_comm_call *call)
         const pb_status followed = follow(ctx, c);
         return s != PB_OK ? pb_fail(s, "%s", why) : followed;
     }
+    const bool sums = call->kind == PB_COMM_ALL_REDUCE && !call->ordered;
+    const int ctas = sums ? pb_nccl_sum_ctas(c, call->x, call->y, call->count * pb_dtype_size(call->dtype)) : 0;
+    if (ctas) occupy(ctx, state_of(c), ctas);
     return PB_OK;
 }
 
@@ -280,7 +287,6 @@ static void *enter(void *self)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclComm_t comm = NULL;
     config.blocking = 1;
-    if (e->windows) pb_nccl_configure_windows(&config);
     (void)cudaSetDevice(e->device);
     const ncclResult_t result = pb_nccl.CommInitRankConfig(&comm, e->size, e->id, e->rank, &config);
     (void)pthread_mutex_lock(&e->lock);
@@ -309,7 +315,7 @@ static pb_status enter_in_time(pb_comm *c, const ncclUniqueId *id, double second
     int late = 0;
     entry *e = (entry *)calloc(1, sizeof *e);
     if (!e) return pb_fail(PB_ENOMEM, "no memory for communicator %s", c->role);
-    e->id = *id, e->rank = c->rank, e->size = c->size, e->device = s->device, e->windows = s->source.alloc;
+    e->id = *id, e->rank = c->rank, e->size = c->size, e->device = s->device;
     (void)pthread_mutex_init(&e->lock, NULL);
     (void)pthread_cond_init(&e->changed, NULL);
     if (pthread_create(&thread, NULL, enter, e) != 0) {
@@ -351,7 +357,7 @@ static pb_status share_id(pb_comm *c, pb_world *w, const int *members, ncclUniqu
     s = pb_world_gather(w, c->role, &mine, sizeof mine, all);
     if (s == PB_OK) *id = all[members[0]].id;
     for (int r = 0; s == PB_OK && r < pb_world_size(w); r++)
-        if (all[r].windows != all[0].windows) s = pb_fail(PB_EINVAL, "PB_COPY_ENGINES differs: ranks 0 and %d", r);
+        if (all[r].windows != all[0].windows) s = pb_fail(PB_EINVAL, "PB_NCCL_WINDOWS differs: ranks 0 and %d", r);
     free(all);
     return s;
 }
@@ -380,7 +386,7 @@ static pb_status open_comm(pb_comm *c, pb_world *w, const int *members)
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_mutex_init(&s->enqueuing, NULL);
     PB_TRY(make_streams(s));
-    pb_nccl_offer_windows(c);
+    pb_nccl_offer_windows(c, w, members);
     return enter_in_time(c, &id, pb_world_timeout(w));
 }
 
@@ -402,6 +408,7 @@ static void close_comm(pb_comm *c)
     for (int i = 0; i < 1000 && pb_nccl_is_aborting(s) && !aborted(c); i++) (void)usleep(10000);
     if (pb_nccl_is_aborting(s) && !aborted(c)) return;
     if (s->stream && !pb_nccl_is_aborting(s)) (void)cudaStreamSynchronize(s->stream);
+    if (s->sums && !pb_nccl_is_aborting(s)) (void)pb_nccl.CommDestroy(s->sums);
     if (s->comm && !pb_nccl_is_aborting(s)) (void)pb_nccl.CommDestroy(s->comm);
     if (s->begin) (void)cudaEventDestroy(s->begin);
     if (s->end) (void)cudaEventDestroy(s->end);
@@ -422,6 +429,7 @@ static void *end_comm(void *self)
     const struct timespec soon = seconds_from_now(2);
     (void)cudaSetDevice(s->device);
     const bool mine = pthread_mutex_timedlock(&s->enqueuing, &soon) == 0;
+    if (s->sums) (void)pb_nccl.CommAbort(s->sums);
     if (s->comm) (void)pb_nccl.CommAbort(s->comm);
     if (mine) (void)pthread_mutex_unlock(&s->enqueuing);
     (void)pthread_mutex_lock(&s->lock);
@@ -467,5 +475,4 @@ extern "C" const pb_comm_backend pb_comm_nccl = {
     .aborted = aborted,
     .current = current,
     .window_memory = pb_nccl_window_memory,
-    .copies = pb_nccl_copies,
 };

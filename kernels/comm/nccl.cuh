@@ -1,5 +1,5 @@
 /* nccl.cuh - what the two files of the NCCL backend share: the loaded library, and the state of a communicator.
- * nccl.cu has the collectives; nccl_windows.cu the memory that copy engines can move. Used in kernels/comm only. */
+ * nccl.cu has the collectives; nccl_windows.cu the memory for large sums. Used in kernels/comm only. */
 #ifndef PB_NCCL_CUH
 #define PB_NCCL_CUH
 #include <nccl.h>
@@ -30,10 +30,11 @@ typedef struct pb_nccl_state {
     ncclComm_t comm;
     pb_memory_source source; /* what pb_comm_window_memory returns; zeros: it returns NULL */
     pb_nccl_window *windows;
-    bool tried, copies; /* copies: copy engines move the windows; tried: this was found out */
+    ncclComm_t sums; /* the communicator of large sums in windows; NULL before the first window */
     cudaStream_t stream;
     cudaEvent_t begin, end; /* recorded in the compute stream before a collective; in `stream` after it */
     int device;
+    int sms;                      /* SMs that sums on the way occupy: this communicator's part of ctx->busy_sms */
     bool waits;                   /* collectives were enqueued that no wait has followed */
     unsigned long long recording; /* of these collectives: the id of their capture, 0: eager */
     pthread_mutex_t enqueuing;    /* held while this communicator is used, so that abort does not free it meanwhile */
@@ -55,12 +56,11 @@ bool pb_nccl_is_aborting(pb_nccl_state *s);
         if (e_ != ncclSuccess) return pb_nccl_failed(c, e_, "nccl" #call);                                             \
     } while (0)
 
-/* True if PB_COPY_ENGINES=1 is in the environment. */
+/* True if PB_NCCL_WINDOWS=1 is in the environment. */
 bool pb_nccl_wants_windows(void);
-/* Called once, before the communicator of NCCL exists: sets the source if windows are wanted and the library has them.
- * The configuration is then that of copy engines. */
-void pb_nccl_offer_windows(pb_comm *c);
-void pb_nccl_configure_windows(ncclConfig_t *config);
+/* Sets the source if windows are wanted, the library has them, and the group is on one host. */
+void pb_nccl_offer_windows(pb_comm *c, const pb_world *w, const int *members);
 const pb_memory_source *pb_nccl_window_memory(const pb_comm *c);
-bool pb_nccl_copies(const pb_comm *c, const void *p, size_t bytes);
+/* Returns the most CTAs of a sum of x to y, which is then a collective of s->sums; 0: of s->comm, or too small. */
+int pb_nccl_sum_ctas(const pb_comm *c, const void *x, const void *y, size_t bytes);
 #endif

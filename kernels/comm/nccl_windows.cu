@@ -1,71 +1,49 @@
-/* nccl_windows.cu - memory that the copy engines of the GPUs can move between ranks: symmetric windows of NCCL 2.28,
- * with which all-to-all and all-gather need no kernel (pb_comm_window_memory in comm.h). */
+/* nccl_windows.cu - memory that is registered as symmetric windows of NCCL 2.28 (pb_comm_window_memory in comm.h), and
+ * the communicator for large sums in it. NCCL sums such memory with kernels that read and write the memory of the other
+ * GPUs directly; these reach a bandwidth with few CTAs for which its ring kernels need many. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/comm/nccl.cuh"
 #include "os/where.h"
 
+/* The most CTAs of a sum. Measured in training steps on two H200: with 8 or 16 they take equally long, with 4 longer
+ * (docs/ranks.md). */
+enum { CTAS = 8 };
+static const size_t large = (size_t)1 << 20; /* bytes; below that, a sum is too short to divide work around it */
+
 bool pb_nccl_wants_windows(void)
 {
-    const char *asked = getenv("PB_COPY_ENGINES");
+    const char *asked = getenv("PB_NCCL_WINDOWS");
     return asked && strcmp(asked, "1") == 0;
 }
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
-/* Sets *out to true if the graph has nodes, but no kernel. */
-static pb_status has_no_kernel(cudaGraph_t graph, bool *out)
-{
-    enum { NODES = 64 };
-    cudaGraphNode_t nodes[NODES];
-    size_t n = NODES;
-    PB_CUDA_TRY(cudaGraphGetNodes(graph, nodes, &n));
-    *out = n > 0;
-    for (size_t i = 0; i < n && *out; i++) {
-        cudaGraphNodeType type;
-        /* The runtime has no name for the type of the waits, and calls it an unknown error. */
-        *out = cudaGraphNodeGetType(nodes[i], &type) != cudaSuccess || type != cudaGraphNodeTypeKernel;
-    }
-    (void)cudaGetLastError();
-    return PB_OK;
-}
-
-/* No function of NCCL tells whether it uses copy engines for this communicator. So this captures an all-gather in the
- * window p: a graph without kernels means copy engines. NCCL 2.28 numbers its collectives by copy engines, and a
- * captured one waits for the number 1. Two eager ones run first, so that none has left a 1 that could be taken for it. */
-static pb_status find_out(pb_comm *c, char *p)
-{
-    enum { BYTES = 16 };
-    pb_nccl_state *s = pb_nccl_state_of(c);
-    cudaGraph_t graph = NULL;
-    char *mine = p + (size_t)c->rank * BYTES;
-    for (int i = 0; i < 2; i++) PB_NCCL_TRY(c, AllGather, mine, p, BYTES, ncclUint8, s->comm, s->stream);
-    PB_CUDA_TRY(cudaStreamSynchronize(s->stream));
-    PB_CUDA_TRY(cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal));
-    const ncclResult_t e = pb_nccl.AllGather(mine, p, BYTES, ncclUint8, s->comm, s->stream);
-    const cudaError_t ended = cudaStreamEndCapture(s->stream, &graph);
-    pb_status status = e != ncclSuccess ? pb_nccl_failed(c, e, "ncclAllGather") : PB_OK;
-    if (status == PB_OK && ended != cudaSuccess)
-        status = pb_fail(PB_EDEVICE, "communicator %s: a capture failed: %s", c->role, cudaGetErrorString(ended));
-    if (status == PB_OK) status = has_no_kernel(graph, &s->copies);
-    s->tried = status == PB_OK;
-    if (graph) (void)cudaGraphDestroy(graph);
-    return status;
-}
-
 static void free_window(pb_nccl_state *s, pb_nccl_window *w)
 {
-    if (w->registered) (void)pb_nccl.CommWindowDeregister(s->comm, w->registered);
+    if (w->registered) (void)pb_nccl.CommWindowDeregister(s->sums, w->registered);
     (void)pb_nccl.MemFree(w->p);
     (void)cudaGetLastError();
     free(w);
 }
 
+/* Opens the communicator of the sums, if it is not open yet. It has its own limit of CTAs, so that other collectives
+ * keep all that NCCL gives them. */
+static pb_status open_sums(pb_comm *c)
+{
+    pb_nccl_state *s = pb_nccl_state_of(c);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
+    config.maxCTAs = CTAS;
+    if (!s->sums) PB_NCCL_TRY(c, CommSplit, s->comm, 0, c->rank, &s->sums, &config);
+    return PB_OK;
+}
+
 static pb_status make_window(pb_comm *c, size_t bytes, pb_nccl_window *w)
 {
     pb_nccl_state *s = pb_nccl_state_of(c);
-    const size_t least = (size_t)c->size * 16; /* what find_out needs */
-    w->bytes = bytes > least ? bytes : least;
+    PB_TRY(open_sums(c));
+    w->bytes = bytes ? bytes : 1;
     const ncclResult_t e = pb_nccl.MemAlloc(&w->p, w->bytes);
     if (e != ncclSuccess) {
         (void)cudaGetLastError();
@@ -73,8 +51,8 @@ static pb_status make_window(pb_comm *c, size_t bytes, pb_nccl_window *w)
         return pb_fail(PB_ENOMEM, "communicator %s: allocating %zu bytes failed: %s", c->role, bytes,
                        pb_nccl.GetErrorString(e));
     }
-    PB_NCCL_TRY(c, CommWindowRegister, s->comm, w->p, w->bytes, &w->registered, NCCL_WIN_COLL_SYMMETRIC);
-    return s->tried ? PB_OK : find_out(c, (char *)w->p);
+    PB_NCCL_TRY(c, CommWindowRegister, s->sums, w->p, w->bytes, &w->registered, NCCL_WIN_COLL_SYMMETRIC);
+    return PB_OK;
 }
 
 /* Registering waits for the other ranks. */
@@ -114,17 +92,22 @@ static void release_window(void *self, void *p)
     (void)pthread_mutex_unlock(&s->enqueuing);
 }
 
-void pb_nccl_offer_windows(pb_comm *c)
+static bool on_one_host(const pb_comm *c, const pb_world *w, const int *members)
 {
-    if (pb_nccl_wants_windows() && c->size > 1 && pb_nccl.MemAlloc && pb_nccl.MemFree && pb_nccl.CommWindowRegister &&
-        pb_nccl.CommWindowDeregister && pb_nccl.AlltoAll)
-        pb_nccl_state_of(c)->source = (pb_memory_source){alloc_window, release_window, c};
+    for (int r = 1; r < c->size; r++)
+        if (strcmp(pb_world_member_of(w, members[r])->machine, pb_world_member_of(w, members[0])->machine) != 0)
+            return false;
+    return true;
 }
 
-void pb_nccl_configure_windows(ncclConfig_t *config) { config->CTAPolicy = NCCL_CTA_POLICY_ZERO; }
+void pb_nccl_offer_windows(pb_comm *c, const pb_world *w, const int *members)
+{
+    if (pb_nccl_wants_windows() && c->size > 1 && on_one_host(c, w, members) && pb_nccl.MemAlloc && pb_nccl.MemFree &&
+        pb_nccl.CommSplit && pb_nccl.CommWindowRegister && pb_nccl.CommWindowDeregister)
+        pb_nccl_state_of(c)->source = (pb_memory_source){alloc_window, release_window, c};
+}
 #else
-void pb_nccl_offer_windows(pb_comm *) {}
-void pb_nccl_configure_windows(ncclConfig_t *) {}
+void pb_nccl_offer_windows(pb_comm *, const pb_world *, const int *) {}
 #endif
 
 const pb_memory_source *pb_nccl_window_memory(const pb_comm *c)
@@ -133,12 +116,16 @@ const pb_memory_source *pb_nccl_window_memory(const pb_comm *c)
     return s->source.alloc ? &s->source : NULL;
 }
 
-bool pb_nccl_copies(const pb_comm *c, const void *p, size_t bytes)
+static bool in_a_window(const pb_nccl_state *s, const void *p, size_t bytes)
 {
-    const pb_nccl_state *s = pb_nccl_state_of(c);
     const char *from = (const char *)p;
-    if (!s->copies) return false;
     for (const pb_nccl_window *w = s->windows; w; w = w->next)
         if (from >= (const char *)w->p && from + bytes <= (const char *)w->p + w->bytes) return true;
     return false;
+}
+
+int pb_nccl_sum_ctas(const pb_comm *c, const void *x, const void *y, size_t bytes)
+{
+    const pb_nccl_state *s = pb_nccl_state_of(c);
+    return bytes >= large && in_a_window(s, x, bytes) && in_a_window(s, y, bytes) ? CTAS : 0;
 }

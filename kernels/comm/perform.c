@@ -11,13 +11,6 @@ size_t pb_comm_chunk = (size_t)64 << 20;
 
 static size_t piece_of(size_t count, int size) { return count / (size_t)size / PIECE * PIECE; }
 
-bool pb_comm_is_copied(const pb_comm *c, const pb_comm_call *call)
-{
-    const size_t bytes = call->count * pb_dtype_size(call->dtype);
-    return call->kind == PB_COMM_ALL_REDUCE && call->op == PB_COMM_SUM && bytes >= PB_COMM_COPIES_FROM && c->priv &&
-           c->be->copies && c->be->copies(c, call->x, bytes) && c->be->copies(c, call->y, bytes);
-}
-
 static size_t chunk_of(const pb_comm *c, const pb_comm_call *call)
 {
     const size_t unit = (size_t)c->size * PIECE, most = pb_comm_chunk / pb_dtype_size(call->dtype) / unit * unit;
@@ -29,7 +22,6 @@ static bool adds_itself(const pb_comm *c, const pb_comm_call *call)
 {
     const bool mpi = c->ctx->id == PB_CPU;
     if (call->ordered && call->op == PB_COMM_SUM) return true;
-    if (pb_comm_is_copied(c, call)) return true;
     if (call->kind == PB_COMM_REDUCE_SCATTER) return mpi || call->send;
     return mpi && call->dtype != PB_F32;
 }

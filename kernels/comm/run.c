@@ -119,7 +119,7 @@ static pb_status same_context(const pb_ctx *ctx, const pb_comm *c)
 static pb_status reserve(pb_ctx *ctx, pb_comm *c, const pb_comm_call *call)
 {
     PB_TRY(same_context(ctx, c));
-    return pb_comm_reserve(ctx, c, pb_comm_memory(c, call), pb_comm_is_copied(c, call));
+    return pb_comm_reserve(ctx, c, pb_comm_memory(c, call));
 }
 
 static pb_status copy(pb_ctx *ctx, const pb_comm_call *call, size_t count)

@@ -27,6 +27,12 @@ typedef struct pb_cuda_device {
     size_t l2;
 } pb_cuda_device;
 const pb_cuda_device *pb_cuda_device_of(const pb_ctx *ctx);
+/* The number of SMs for which a kernel should divide its work: those that collectives next to it leave free. With
+ * ctx->deterministic all SMs, so that the order of sums does not depend on collectives. */
+static inline int pb_cuda_free_sms(const pb_ctx *ctx)
+{
+    return pb_cuda_device_of(ctx)->sms - (ctx->deterministic ? 0 : ctx->busy_sms);
+}
 /* For `available` of an implementation: true if the current device runs code compiled for sm_90a. */
 bool pb_cuda_has_sm90(void);
 

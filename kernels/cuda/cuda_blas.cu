@@ -19,6 +19,7 @@ static const int f32_piece = 2048;
 struct shape {
     size_t lda, ldb, ldc, step_a, step_b, step_c;
     int M, N, K, batch;
+    int sms;                                        /* the SMs that the product may use; 0: all */
     unsigned align_a, align_b, align_c, align_bias; /* bytes, powers of two; align_bias 0: no bias */
     pb_dtype ab, c;
     unsigned char trans_a, trans_b, accumulate;
@@ -89,13 +90,15 @@ struct addends {
 };
 static addends of_gemm(const pb_gemm *g, const void *bias) { return {g->c, bias, g->accumulate ? 1.0f : 0.0f}; }
 
-static shape shape_of(const pb_gemm *g, const addends *add, const pb_gemm_batch *batch)
+/* sms: 0: all */
+static shape shape_of(const pb_gemm *g, const addends *add, const pb_gemm_batch *batch, int sms)
 {
     const size_t ab = pb_dtype_size(g->a.dtype), c = pb_dtype_size(g->c_dtype);
     shape s;
     memset(&s, 0, sizeof s);
     s.lda = g->a.ld, s.ldb = g->b.ld, s.ldc = g->ldc;
     s.M = g->M, s.N = g->N, s.K = g->K;
+    s.sms = sms;
     s.batch = batch->n, s.step_a = batch->a, s.step_b = batch->b, s.step_c = batch->c;
     s.align_a = alignment_of(g->a.p, batch->a * ab), s.align_b = alignment_of(g->b.p, batch->b * ab);
     s.align_c = alignment_of(g->c, batch->c * c);
@@ -137,6 +140,7 @@ static pb_status describe(const shape *s, const void *bias, call *k)
         SET(&k->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
         SET(&k->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     }
+    if (s->sms) SET(&k->desc, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, s->sms);
     BLAS_TRY(layout(&k->a, s->ab, s->N, s->K, s->trans_b, s->ldb));
     BLAS_TRY(layout(&k->b, s->ab, s->K, s->M, s->trans_a, s->lda));
     BLAS_TRY(layout(&k->c, s->c, s->N, s->M, false, s->ldc));
@@ -203,7 +207,8 @@ static bool takes(const pb_gemm *g)
 static pb_status product(pb_ctx *ctx, const pb_gemm *g, const addends *add, const pb_gemm_batch *batch, bool *taken)
 {
     pb_cuda_blas *blas = pb_cuda_blas_of(ctx);
-    const shape key = shape_of(g, add, batch);
+    const int sms = pb_cuda_free_sms(ctx);
+    const shape key = shape_of(g, add, batch, sms == pb_cuda_device_of(ctx)->sms ? 0 : sms);
     const float alpha = g->alpha;
     slot *s = slot_of(blas, &key);
     call k;

@@ -1,6 +1,7 @@
 /* ratios_test.c - tests of the derived metrics clip_over_sync and graph_over_eager: from which two cases of a process a
  * ratio is computed, its value, and which cases get no ratio. */
 #include "bench/derived/ratios.h"
+#include "bench/suites/profile_level.h"
 #include "tests/bench/emitter.h"
 
 static pb_case case_of(const char *key)
@@ -136,6 +137,30 @@ static void every_line_of_the_table_gives_its_ratio(void **state)
     }
 }
 
+static void every_level_of_recording_is_divided_by_off(void **state)
+{
+    static const char *const levels[] = {
+#define X(level, what) #level,
+        PB_LEVEL_MAP(X)
+#undef X
+    };
+    pb_emitter e;
+    char text[80];
+    (void)state;
+    open_emitter(&e);
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        snprintf(text, sizeof text, "profile/step?level=%s&mode=graph", levels[i]);
+        put(&e, text, "step_time", 2 + (double)i);
+    }
+    CHECK_OK(pb_ratios_conclude(&e, "profile"));
+    for (size_t i = 1; i < sizeof levels / sizeof *levels; i++) {
+        snprintf(text, sizeof text, "level=%s&mode=graph,recorded_over_off,1,lower,%g", levels[i], 1 + (double)i / 2);
+        must_hold(text);
+    }
+    must_lack("level=off&mode=graph,recorded_over_off");
+    close_emitter(&e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +169,7 @@ int main(void)
         cmocka_unit_test(sharded_parameters_are_divided_by_the_replicated_step),
         cmocka_unit_test(sparse_attention_is_divided_by_dense_attention_of_its_length),
         cmocka_unit_test(every_line_of_the_table_gives_its_ratio),
+        cmocka_unit_test(every_level_of_recording_is_divided_by_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
