@@ -99,11 +99,19 @@ static ncclRedOp_t reduction(pb_comm_op op) { return op == PB_COMM_SUM ? ncclSum
 
 static pb_status launched(pb_comm *c, const char *what) { return pb_cuda_launched(c->ctx, what); }
 
+/* Sets how many SMs this communicator occupies. */
+static void occupy(pb_ctx *ctx, state *s, int sms)
+{
+    ctx->busy_sms += sms - s->sms;
+    s->sms = sms;
+}
+
 static pb_status reduce(pb_comm *c, const void *x, void *y, size_t count, pb_dtype t, pb_comm_op op)
 {
     state *s = state_of(c);
-    const ncclComm_t comm = pb_nccl_sum_ctas(c, x, y, count * pb_dtype_size(t)) ? s->sums : s->comm;
-    PB_NCCL_TRY(c, AllReduce, x, y, count, type_of(t), reduction(op), comm, s->stream);
+    const int ctas = op == PB_COMM_SUM ? pb_nccl_sum_ctas(c, x, y, count * pb_dtype_size(t)) : 0;
+    PB_NCCL_TRY(c, AllReduce, x, y, count, type_of(t), reduction(op), ctas ? s->sums : s->comm, s->stream);
+    if (ctas) occupy(c->ctx, s, ctas); /* until the compute stream follows */
     return launched(c, "nccl_all_reduce");
 }
 
@@ -215,22 +223,16 @@ static pb_status begin(pb_ctx *ctx, pb_comm *c)
     return PB_OK;
 }
 
-static void occupy(pb_ctx *ctx, state *s, int sms)
-{
-    ctx->busy_sms += sms - s->sms;
-    s->sms = sms;
-}
-
-/* The compute stream follows the communicator's stream. Collectives of another recording are none of its business: a
- * recording waits for its own, or failed. */
+/* The compute stream follows the communicator's stream. It does not follow collectives of
+ * another recording: a recording waits for its own, or failed. */
 static pb_status follow(pb_ctx *ctx, pb_comm *c)
 {
     state *s = state_of(c);
     unsigned long long id;
+    occupy(ctx, s, 0);
     PB_TRY(capture_id(ctx, &id));
     const bool mine = s->waits && s->recording == id;
     s->waits = false;
-    occupy(ctx, s, 0);
     if (!mine) return PB_OK;
     PB_CUDA_TRY(cudaEventRecord(s->end, s->stream));
     PB_CUDA_TRY(cudaStreamWaitEvent(pb_cuda_stream(ctx), s->end, 0));
@@ -248,9 +250,6 @@ static pb_status perform(pb_ctx *ctx, pb_comm *c, const pb_comm_call *call)
         const pb_status followed = follow(ctx, c);
         return s != PB_OK ? pb_fail(s, "%s", why) : followed;
     }
-    const bool sums = call->kind == PB_COMM_ALL_REDUCE && !call->ordered;
-    const int ctas = sums ? pb_nccl_sum_ctas(c, call->x, call->y, call->count * pb_dtype_size(call->dtype)) : 0;
-    if (ctas) occupy(ctx, state_of(c), ctas);
     return PB_OK;
 }
 
@@ -405,6 +404,7 @@ static void close_comm(pb_comm *c)
 {
     state *s = state_of(c);
     if (!s) return;
+    occupy(c->ctx, s, 0);
     for (int i = 0; i < 1000 && pb_nccl_is_aborting(s) && !aborted(c); i++) (void)usleep(10000);
     if (pb_nccl_is_aborting(s) && !aborted(c)) return;
     if (s->stream && !pb_nccl_is_aborting(s)) (void)cudaStreamSynchronize(s->stream);
@@ -422,6 +422,24 @@ static void close_comm(pb_comm *c)
 
 /* ---- aborting ------------------------------------------------------------------------------------------------- */
 
+static void *abort_sums(void *self)
+{
+    state *s = (state *)self;
+    (void)cudaSetDevice(s->device);
+    (void)pb_nccl.CommAbort(s->sums);
+    return NULL;
+}
+
+/* Aborts both communicators at the same time: an abort waits for the kernels of its communicator, which follow those
+ * of the other one in the same stream. */
+static void abort_both(state *s)
+{
+    pthread_t thread;
+    const bool two = s->sums && pthread_create(&thread, NULL, abort_sums, s) == 0;
+    if (s->comm) (void)pb_nccl.CommAbort(s->comm);
+    if (two) (void)pthread_join(thread, NULL);
+}
+
 /* Waits for a call of NCCL on another thread, but not long: it may itself wait for a rank that is gone. */
 static void *end_comm(void *self)
 {
@@ -429,8 +447,7 @@ static void *end_comm(void *self)
     const struct timespec soon = seconds_from_now(2);
     (void)cudaSetDevice(s->device);
     const bool mine = pthread_mutex_timedlock(&s->enqueuing, &soon) == 0;
-    if (s->sums) (void)pb_nccl.CommAbort(s->sums);
-    if (s->comm) (void)pb_nccl.CommAbort(s->comm);
+    abort_both(s);
     if (mine) (void)pthread_mutex_unlock(&s->enqueuing);
     (void)pthread_mutex_lock(&s->lock);
     s->aborted = true;

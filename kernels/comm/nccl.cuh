@@ -34,7 +34,7 @@ typedef struct pb_nccl_state {
     cudaStream_t stream;
     cudaEvent_t begin, end; /* recorded in the compute stream before a collective; in `stream` after it */
     int device;
-    int sms;                      /* SMs that sums on the way occupy: this communicator's part of ctx->busy_sms */
+    int sms;                      /* SMs of enqueued sums that were not waited for: its part of ctx->busy_sms */
     bool waits;                   /* collectives were enqueued that no wait has followed */
     unsigned long long recording; /* of these collectives: the id of their capture, 0: eager */
     pthread_mutex_t enqueuing;    /* held while this communicator is used, so that abort does not free it meanwhile */
@@ -61,6 +61,6 @@ bool pb_nccl_wants_windows(void);
 /* Sets the source if windows are wanted, the library has them, and the group is on one host. */
 void pb_nccl_offer_windows(pb_comm *c, const pb_world *w, const int *members);
 const pb_memory_source *pb_nccl_window_memory(const pb_comm *c);
-/* Returns the most CTAs of a sum of x to y, which is then a collective of s->sums; 0: of s->comm, or too small. */
+/* Returns 0 if the sum of x into y must run in s->comm. Otherwise it must run in s->sums; returns the most CTAs of it. */
 int pb_nccl_sum_ctas(const pb_comm *c, const void *x, const void *y, size_t bytes);
 #endif

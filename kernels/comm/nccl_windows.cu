@@ -1,6 +1,6 @@
 /* nccl_windows.cu - memory that is registered as symmetric windows of NCCL 2.28 (pb_comm_window_memory in comm.h), and
  * the communicator for large sums in it. NCCL sums such memory with kernels that read and write the memory of the other
- * GPUs directly; these reach a bandwidth with few CTAs for which its ring kernels need many. */
+ * GPUs directly. With few CTAs these reach the bandwidth that its ring kernels reach only with many. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 /* The most CTAs of a sum. Measured in training steps on two H200: with 8 or 16 they take equally long, with 4 longer
  * (docs/ranks.md). */
 enum { CTAS = 8 };
-static const size_t large = (size_t)1 << 20; /* bytes; below that, a sum is too short to divide work around it */
+static const size_t large = (size_t)1 << 20; /* bytes; a smaller sum ends too soon for other kernels to leave it SMs */
 
 bool pb_nccl_wants_windows(void)
 {
@@ -35,7 +35,9 @@ static pb_status open_sums(pb_comm *c)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 1;
     config.maxCTAs = CTAS;
-    if (!s->sums) PB_NCCL_TRY(c, CommSplit, s->comm, 0, c->rank, &s->sums, &config);
+    if (s->sums) return PB_OK;
+    PB_CUDA_TRY(cudaStreamSynchronize(s->stream)); /* a communicator must not be split while its collectives run */
+    PB_NCCL_TRY(c, CommSplit, s->comm, 0, c->rank, &s->sums, &config);
     return PB_OK;
 }
 
@@ -100,10 +102,16 @@ static bool on_one_host(const pb_comm *c, const pb_world *w, const int *members)
     return true;
 }
 
+static bool has_windows()
+{
+    int version = 0;
+    return pb_nccl.GetVersion(&version) == ncclSuccess && version >= NCCL_VERSION(2, 28, 0) && pb_nccl.MemAlloc &&
+           pb_nccl.MemFree && pb_nccl.CommSplit && pb_nccl.CommWindowRegister && pb_nccl.CommWindowDeregister;
+}
+
 void pb_nccl_offer_windows(pb_comm *c, const pb_world *w, const int *members)
 {
-    if (pb_nccl_wants_windows() && c->size > 1 && on_one_host(c, w, members) && pb_nccl.MemAlloc && pb_nccl.MemFree &&
-        pb_nccl.CommSplit && pb_nccl.CommWindowRegister && pb_nccl.CommWindowDeregister)
+    if (pb_nccl_wants_windows() && c->size > 1 && on_one_host(c, w, members) && has_windows())
         pb_nccl_state_of(c)->source = (pb_memory_source){alloc_window, release_window, c};
 }
 #else

@@ -90,7 +90,7 @@ struct addends {
 };
 static addends of_gemm(const pb_gemm *g, const void *bias) { return {g->c, bias, g->accumulate ? 1.0f : 0.0f}; }
 
-/* sms: 0: all */
+/* sms: the number of SMs that the product may use; 0: all */
 static shape shape_of(const pb_gemm *g, const addends *add, const pb_gemm_batch *batch, int sms)
 {
     const size_t ab = pb_dtype_size(g->a.dtype), c = pb_dtype_size(g->c_dtype);

@@ -103,7 +103,7 @@ struct pb_ctx {
     bool deterministic; /* never select an implementation whose `varies` is true */
     bool recording;     /* inside pb_record: waiting, allocating and host copies are refused */
     bool collectives;   /* the GPU carries out collectives: waits for it are reported to the monitor (os/where.h) */
-    int busy_sms;       /* SMs occupied by collectives that run next to the ops; 0: unknown, or none run */
+    int busy_sms;       /* SMs of large sums in windows of NCCL that run next to the ops; 0: none does */
     bool planning;      /* ops are checked and get their scratch, but do not run (see pb_ctx_open_plan) */
     void *recorder;     /* while recording: state of the backend */
     void *stream;       /* a cudaStream_t; NULL on the CPU */

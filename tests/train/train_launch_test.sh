@@ -4,7 +4,8 @@
 # names the rank and where it was, all others end in time with one exit code, no process is left, and the run resumes from
 # its last checkpoint with the losses of an undisturbed run.
 # PB_TEST_BACKEND (environment): cpu or cuda [cpu]; PB_TEST_RANKS: the number of ranks, 2 or more [3]; PB_TEST_MODEL: a
-# model, with options [tiny]. For PB_NCCL_WINDOWS=1, whose gradients must have 1 MiB and more:
+# model, with options [tiny]. With PB_NCCL_WINDOWS=1 the runs are not
+# deterministic, losses are compared to 1 %, and the model needs gradients of 1 MiB and more:
 # PB_TEST_MODEL='smollm2-135m --layers 2 --tuning full'.
 train=$1 where=$2
 device=${PB_TEST_BACKEND:-cpu} ranks=${PB_TEST_RANKS:-3}
@@ -33,11 +34,23 @@ for i in $(seq 40); do
         "$i" "$(seq -s ' ' "$i" $((i + 1 + i % 9)))"
 done >conversations.jsonl
 read -ra model <<<"${PB_TEST_MODEL:-tiny}"
-args=(--model "${model[@]}" --batch 1 --seq 48 --bucket 48 --deterministic --quiet --data conversations.jsonl --eval-split 0.4
+exact=(--deterministic)
+[[ ${PB_NCCL_WINDOWS:-} != 1 ]] || exact=() # ordered sums are not made in windows
+args=(--model "${model[@]}" --batch 1 --seq 48 --bucket 48 "${exact[@]}" --quiet --data conversations.jsonl --eval-split 0.4
     --eval-interval 2 --steps 5 --mode graph --save-interval 1 --device "$device")
 others=() # the ranks that are not struck
 for ((r = 0; r < ranks; r++)); do [[ $r == 1 ]] || others+=("$r"); done
 results() { cut -d, -f1-5,11,12 "$1"; } # the columns that do not depend on the machine
+same_results() { # same_results A B: equal, or if not deterministic, numbers within 1 %
+    [[ ${#exact[@]} -eq 0 ]] || { cmp <(results "$1") <(results "$2"); return; }
+    paste -d, <(results "$1") <(results "$2") | awk -F, '{
+        for (i = 1; i <= NF / 2; i++) {
+            j = i + NF / 2
+            numbers = ($i $j) ~ /^[-+.0-9e]+$/ # not NaN, which awk takes for equal to any number
+            if (!($i "" == $j "" || numbers && ($i - $j) ^ 2 <= 1e-4 * $i ^ 2)) exit 1
+        }
+    }'
+}
 
 none_left() {
     local i
@@ -83,7 +96,7 @@ for how in "${hows[@]}"; do
     [[ $(cat ck/latest_checkpointed_iteration.txt) == "$last" ]] || fail "$how: the last checkpoint is $(cat ck/latest*)"
     expect 0 '' "$train" "${args[@]}" --accumulate "$ranks" --save ck --resume latest --log rest.csv
     ! grep -q 'not used' log || fail "$how: the last checkpoint is damaged"
-    cmp <(results whole.csv) <(results rest.csv) || fail "$how: the resumed run has other losses"
+    same_results whole.csv rest.csv || fail "$how: the resumed run has other losses"
 done
 
 if [[ $where == replay ]]; then # a normal end
