@@ -77,7 +77,7 @@ static double flip(family *f, uint32_t signs)
     for (size_t k = 0; k < f->m; k++) f->u[k] = a[k] + b[k] + c[k];
     double most = -1;
     for (size_t k = f->m; k-- > 0;) {
-        if (f->u[k] > most) most = f->u[k]; /* not fmax(): a call per row; no statistic is a NaN */
+        if (f->u[k] > most) most = f->u[k]; /* fmax() would be a call for each row; no statistic is NaN */
         f->reached[k] += most >= f->seen[k] - rounding;
     }
     return most;

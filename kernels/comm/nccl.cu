@@ -111,7 +111,7 @@ static pb_status reduce(pb_comm *c, const void *x, void *y, size_t count, pb_dty
     state *s = state_of(c);
     const int ctas = op == PB_COMM_SUM ? pb_nccl_sum_ctas(c, x, y, count * pb_dtype_size(t)) : 0;
     PB_NCCL_TRY(c, AllReduce, x, y, count, type_of(t), reduction(op), ctas ? s->sums : s->comm, s->stream);
-    if (ctas) occupy(c->ctx, s, ctas); /* until the compute stream follows */
+    if (ctas) occupy(c->ctx, s, ctas); /* until the compute stream waits for the sum */
     return launched(c, "nccl_all_reduce");
 }
 
@@ -223,8 +223,8 @@ static pb_status begin(pb_ctx *ctx, pb_comm *c)
     return PB_OK;
 }
 
-/* The compute stream follows the communicator's stream. It does not follow collectives of
- * another recording: a recording waits for its own, or failed. */
+/* The compute stream follows the communicator's stream. It does not follow collectives of another recording: that
+ * recording waits for its own, or has failed. */
 static pb_status follow(pb_ctx *ctx, pb_comm *c)
 {
     state *s = state_of(c);

@@ -4,9 +4,8 @@
 # names the rank and where it was, all others end in time with one exit code, no process is left, and the run resumes from
 # its last checkpoint with the losses of an undisturbed run.
 # PB_TEST_BACKEND (environment): cpu or cuda [cpu]; PB_TEST_RANKS: the number of ranks, 2 or more [3]; PB_TEST_MODEL: a
-# model, with options [tiny]. With PB_NCCL_WINDOWS=1 the runs are not
-# deterministic, losses are compared to 1 %, and the model needs gradients of 1 MiB and more:
-# PB_TEST_MODEL='smollm2-135m --layers 2 --tuning full'.
+# model, with options [tiny]. With PB_NCCL_WINDOWS=1 the runs are not deterministic, so losses may differ
+# by 1 %, and the model needs gradients of 1 MiB and more: PB_TEST_MODEL='smollm2-135m --layers 2 --tuning full'.
 train=$1 where=$2
 device=${PB_TEST_BACKEND:-cpu} ranks=${PB_TEST_RANKS:-3}
 . "${0%/*}/../cli.sh"
