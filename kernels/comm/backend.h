@@ -61,7 +61,7 @@ typedef struct pb_comm_backend {
     bool (*aborted)(pb_comm *c); /* true if abort has finished */
     void (*current)(pb_comm *c, char *out, size_t n);
     /* The source that pb_comm_window_memory returns, or NULL. */
-    const pb_memory_source *(*window_memory)(const pb_comm *c);
+    const pb_memory_source *(*window_memory)(const pb_comm *c, double bytes_per_flop);
 } pb_comm_backend;
 extern const pb_comm_backend pb_comm_mpi, pb_comm_nccl; /* open fails with EUNSUPPORTED if not in this build */
 

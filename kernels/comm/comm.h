@@ -69,17 +69,19 @@ void pb_comm_close(pb_comm *comm);
 
 /* Memory for the buffers of large all_reduce calls between GPUs, for pb_alloc_from and pb_arena_begin_in. It is
  * registered as windows of NCCL 2.28. A sum with ordered = false whose x and y lie in it, of 1 MiB or more, is made by
- * NCCL's symmetric kernels, which need only a few SMs. From such a sum with overlap = true until the next wait, matrix
+ * NCCL's symmetric kernels, which need only a few SMs: as many as bytes_per_flop requires, the bytes of the sums per FLOP
+ * of the work that runs next to them. The first call with windows decides for all. From such a sum with overlap = true until the next wait, matrix
  * products and the backward pass of attention divide their work among the SMs that it leaves free (pb_ctx, busy_sms),
  * but not with ctx->deterministic.
- * Returns NULL, and all_reduce works as without it, if PB_NCCL_WINDOWS=1 is not in the environment, and on a CPU, for
+ * Returns NULL, and all_reduce works as without it, unless PB_NCCL_WINDOWS in the environment is 1 (or the most CTAs that
+ * a sum may have, 2 to 64), and on a CPU, for
  * one rank, for ranks on several hosts, on the plan backend, and with NCCL before 2.28. Where GPUs are not connected by
  * NVLink the sums are correct but slow, because NCCL then uses its ring kernels with these few SMs. When a rank is lost
  * during such a sum, pb_comm_abort may not end, and the process then ends 10 s after pb_comm_abandon.
  * Allocating is collective: all ranks of the group allocate the same sizes in the same order; if one fails before it
  * does, the others wait until the monitor ends the job. Free the memory before the communicator. EINVAL of
  * pb_comm_open: PB_NCCL_WINDOWS differs between the ranks. */
-const pb_memory_source *pb_comm_window_memory(const pb_comm *comm);
+const pb_memory_source *pb_comm_window_memory(const pb_comm *comm, double bytes_per_flop);
 
 int pb_comm_rank(const pb_comm *comm); /* 0 for NULL */
 int pb_comm_size(const pb_comm *comm); /* 1 for NULL */

@@ -26,9 +26,9 @@ void pb_comm_current(pb_comm *c, char *out, size_t n)
 
 /* ---- memory --------------------------------------------------------------------------------------------------- */
 
-const pb_memory_source *pb_comm_window_memory(const pb_comm *c)
+const pb_memory_source *pb_comm_window_memory(const pb_comm *c, double bytes_per_flop)
 {
-    return c && c->be && c->priv && c->be->window_memory ? c->be->window_memory(c) : NULL;
+    return c && c->be && c->priv && c->be->window_memory ? c->be->window_memory(c, bytes_per_flop) : NULL;
 }
 
 typedef struct block {

@@ -336,11 +336,11 @@ static pb_status enter_in_time(pb_comm *c, const ncclUniqueId *id, double second
 /* The message of each rank to the others. */
 typedef struct greeting {
     ncclUniqueId id;
-    bool windows; /* pb_nccl_wants_windows */
+    int windows; /* pb_nccl_windows_asked */
 } greeting;
 
 /* Returns the id that rank 0 of this rank's group has made. Every rank of the world calls it. */
-static pb_status share_id(pb_comm *c, pb_world *w, const int *members, ncclUniqueId *id)
+static pb_status share_id(pb_comm *c, pb_world *w, const int *members, int windows, ncclUniqueId *id)
 {
     pb_status s = load_library();
     memset(id, 0, sizeof *id);
@@ -350,7 +350,7 @@ static pb_status share_id(pb_comm *c, pb_world *w, const int *members, ncclUniqu
     }
     PB_TRY(pb_world_agree(w, c->role, s));
     if (!w) return PB_OK;
-    const greeting mine = {*id, pb_nccl_wants_windows()};
+    const greeting mine = {*id, windows};
     greeting *all = (greeting *)malloc((size_t)pb_world_size(w) * sizeof *all);
     if (!all) return pb_fail(PB_ENOMEM, "no memory for communicator %s", c->role);
     s = pb_world_gather(w, c->role, &mine, sizeof mine, all);
@@ -376,7 +376,9 @@ static pb_status make_streams(state *s)
 static pb_status open_comm(pb_comm *c, pb_world *w, const int *members)
 {
     ncclUniqueId id;
-    PB_TRY(share_id(c, w, members, &id));
+    int windows;
+    PB_TRY(pb_world_agree(w, c->role, pb_nccl_windows_asked(&windows)));
+    PB_TRY(share_id(c, w, members, windows, &id));
     if (w && c->size == 1) return PB_OK; /* the caller closes the communicator of a rank that is alone in its group */
     state *s = (state *)calloc(1, sizeof *s);
     if (!s) return pb_fail(PB_ENOMEM, "no memory for communicator %s", c->role);
@@ -385,7 +387,7 @@ static pb_status open_comm(pb_comm *c, pb_world *w, const int *members)
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_mutex_init(&s->enqueuing, NULL);
     PB_TRY(make_streams(s));
-    pb_nccl_offer_windows(c, w, members);
+    pb_nccl_offer_windows(c, w, members, windows);
     return enter_in_time(c, &id, pb_world_timeout(w));
 }
 

@@ -30,6 +30,8 @@ typedef struct pb_nccl_state {
     ncclComm_t comm;
     pb_memory_source source; /* what pb_comm_window_memory returns; zeros: it returns NULL */
     pb_nccl_window *windows;
+    int asked;       /* pb_nccl_windows_asked */
+    int ctas;        /* at most so many CTAs make a sum in `sums` */
     ncclComm_t sums; /* the communicator of large sums in windows; NULL before the first window */
     cudaStream_t stream;
     cudaEvent_t begin, end; /* recorded in the compute stream before a collective; in `stream` after it */
@@ -56,11 +58,12 @@ bool pb_nccl_is_aborting(pb_nccl_state *s);
         if (e_ != ncclSuccess) return pb_nccl_failed(c, e_, "nccl" #call);                                             \
     } while (0)
 
-/* True if PB_NCCL_WINDOWS=1 is in the environment. */
-bool pb_nccl_wants_windows(void);
-/* Sets the source if windows are wanted, the library has them, and the group is on one host. */
-void pb_nccl_offer_windows(pb_comm *c, const pb_world *w, const int *members);
-const pb_memory_source *pb_nccl_window_memory(const pb_comm *c);
+/* PB_NCCL_WINDOWS of the environment: 0, no windows; 1, windows and as many CTAs as ctas_for computes; more: at most so
+ * many CTAs. EINVAL: it is something else. */
+pb_status pb_nccl_windows_asked(int *asked);
+/* Sets the source if windows are asked for, the library has them, and the group is on one host. */
+void pb_nccl_offer_windows(pb_comm *c, const pb_world *w, const int *members, int asked);
+const pb_memory_source *pb_nccl_window_memory(const pb_comm *c, double bytes_per_flop);
 /* Returns 0 if the sum of x into y must run in s->comm. Otherwise it must run in s->sums; returns the most CTAs of it. */
 int pb_nccl_sum_ctas(const pb_comm *c, const void *x, const void *y, size_t bytes);
 #endif

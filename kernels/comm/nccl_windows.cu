@@ -1,21 +1,30 @@
 /* nccl_windows.cu - memory that is registered as symmetric windows of NCCL 2.28 (pb_comm_window_memory in comm.h), and
  * the communicator for large sums in it. NCCL sums such memory with kernels that read and write the memory of the other
  * GPUs directly. With few CTAs these reach the bandwidth that its ring kernels reach only with many. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/comm/nccl.cuh"
 #include "os/where.h"
 
-/* The most CTAs of a sum. Measured in training steps on two H200: with 8 or 16 they take equally long, with 4 longer
- * (docs/ranks.md). */
-enum { CTAS = 8 };
+/* The CTAs of a sum: so many that it takes half the time of the work next to it, if that work runs at FLOPS on each SM
+ * and each CTA sums BYTES per second. Both were measured in training steps on two H200 (docs/ranks.md). */
+static const double FLOPS = 3.4e12, BYTES = 35e9;
+enum { LEAST_CTAS = 2, MOST_CTAS = 16, ANY_CTAS = 64 };
 static const size_t large = (size_t)1 << 20; /* bytes; a smaller sum ends too soon for other kernels to leave it SMs */
 
-bool pb_nccl_wants_windows(void)
+pb_status pb_nccl_windows_asked(int *asked)
 {
-    const char *asked = getenv("PB_NCCL_WINDOWS");
-    return asked && strcmp(asked, "1") == 0;
+    const char *text = getenv("PB_NCCL_WINDOWS");
+    char *end = NULL;
+    *asked = 0;
+    if (!text || !*text) return PB_OK;
+    const long n = strtol(text, &end, 10);
+    if (*end || n < 0 || n > ANY_CTAS)
+        return pb_fail(PB_EINVAL, "PB_NCCL_WINDOWS=%s: need 0, 1, or 2 to %d CTAs", text, ANY_CTAS);
+    *asked = (int)n;
+    return PB_OK;
 }
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
@@ -34,7 +43,7 @@ static pb_status open_sums(pb_comm *c)
     pb_nccl_state *s = pb_nccl_state_of(c);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 1;
-    config.maxCTAs = CTAS;
+    config.maxCTAs = s->ctas;
     if (s->sums) return PB_OK;
     PB_CUDA_TRY(cudaStreamSynchronize(s->stream)); /* a communicator must not be split while its collectives run */
     PB_NCCL_TRY(c, CommSplit, s->comm, 0, c->rank, &s->sums, &config);
@@ -109,18 +118,28 @@ static bool has_windows()
            pb_nccl.MemFree && pb_nccl.CommSplit && pb_nccl.CommWindowRegister && pb_nccl.CommWindowDeregister;
 }
 
-void pb_nccl_offer_windows(pb_comm *c, const pb_world *w, const int *members)
+void pb_nccl_offer_windows(pb_comm *c, const pb_world *w, const int *members, int asked)
 {
-    if (pb_nccl_wants_windows() && c->size > 1 && on_one_host(c, w, members) && has_windows())
+    pb_nccl_state_of(c)->asked = asked;
+    if (asked && c->size > 1 && on_one_host(c, w, members) && has_windows())
         pb_nccl_state_of(c)->source = (pb_memory_source){alloc_window, release_window, c};
 }
 #else
-void pb_nccl_offer_windows(pb_comm *, const pb_world *, const int *) {}
+void pb_nccl_offer_windows(pb_comm *, const pb_world *, const int *, int) {}
 #endif
 
-const pb_memory_source *pb_nccl_window_memory(const pb_comm *c)
+static int ctas_for(const pb_comm *c, double bytes_per_flop)
 {
-    const pb_nccl_state *s = pb_nccl_state_of(c);
+    const int asked = pb_nccl_state_of(c)->asked;
+    if (asked > 1) return asked;
+    const double ctas = ceil(2 * bytes_per_flop * pb_cuda_device_of(c->ctx)->sms * FLOPS / BYTES);
+    return ctas < LEAST_CTAS ? LEAST_CTAS : ctas > MOST_CTAS ? MOST_CTAS : (int)ctas;
+}
+
+const pb_memory_source *pb_nccl_window_memory(const pb_comm *c, double bytes_per_flop)
+{
+    pb_nccl_state *s = pb_nccl_state_of(c);
+    if (!s->sums) s->ctas = ctas_for(c, bytes_per_flop);
     return s->source.alloc ? &s->source : NULL;
 }
 
@@ -135,5 +154,5 @@ static bool in_a_window(const pb_nccl_state *s, const void *p, size_t bytes)
 int pb_nccl_sum_ctas(const pb_comm *c, const void *x, const void *y, size_t bytes)
 {
     const pb_nccl_state *s = pb_nccl_state_of(c);
-    return bytes >= large && in_a_window(s, x, bytes) && in_a_window(s, y, bytes) ? CTAS : 0;
+    return bytes >= large && in_a_window(s, x, bytes) && in_a_window(s, y, bytes) ? s->ctas : 0;
 }

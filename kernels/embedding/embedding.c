@@ -2,6 +2,7 @@
 #include "kernels/embedding/embedding.h"
 
 #include <math.h>
+#include <omp.h>
 
 #include "kernels/cpu/cpu.h"
 
@@ -20,15 +21,29 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
+static bool seen_before(const int32_t *ids, int t)
+{
+    for (int u = 0; u < t; u++)
+        if (ids[u] == ids[t]) return true;
+    return false;
+}
+
 static pb_status bwd_ref(pb_ctx *ctx, const void *args)
 {
     const pb_embedding_bwd_args *a = args;
+    const size_t D = (size_t)a->D;
     (void)ctx;
-    for (size_t i = 0; !a->accumulate && i < (size_t)a->V * a->D; i++) a->dtable[i] = 0;
-    for (int t = 0; t < a->T; t++)
-        for (int d = 0; d < a->D; d++)
-            if (a->ids[t] >= 0 && a->ids[t] < a->V)
-                a->dtable[(size_t)a->ids[t] * a->D + d] += (float)pb_load(a->dy, (size_t)t * a->D + d, a->dtype);
+    for (size_t i = 0; !a->accumulate && i < (size_t)a->V * D; i++) pb_store(a->dtable, i, a->table_dtype, 0);
+    for (int t = 0; t < a->T; t++) {
+        if (a->ids[t] < 0 || a->ids[t] >= a->V || seen_before(a->ids, t)) continue;
+        for (size_t d = 0; d < D; d++) {
+            const size_t at = (size_t)a->ids[t] * D + d;
+            float sum = (float)pb_load(a->dtable, at, a->table_dtype);
+            for (int u = t; u < a->T; u++)
+                if (a->ids[u] == a->ids[t]) sum += (float)pb_load(a->dy, (size_t)u * D + d, a->dtype);
+            pb_store(a->dtable, at, a->table_dtype, (double)sum);
+        }
+    }
     return PB_OK;
 }
 
@@ -38,16 +53,24 @@ PB_FAST_DECLARE(pb_embedding_fwd)
 PB_FAST_DECLARE(pb_embedding_bwd)
 
 const pb_impl pb_embedding_fwd_cpu[] = {PB_FAST_IMPLS(pb_embedding_fwd){"ref", fwd_ref}, {0}};
-const pb_impl pb_embedding_bwd_cpu[] = {PB_FAST_IMPLS(pb_embedding_bwd){"ref", bwd_ref}, {0}};
+static size_t bwd_workspace(const void *args)
+{
+    const pb_embedding_bwd_args *a = args;
+    return a->table_dtype == PB_F32 ? 0 : (size_t)omp_get_max_threads() * (size_t)a->D * sizeof(float);
+}
+
+const pb_impl pb_embedding_bwd_cpu[] = {PB_FAST_IMPLS(pb_embedding_bwd, .workspace = bwd_workspace){"ref", bwd_ref},
+                                        {0}};
 
 /* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
 /* Axis a of the shapes below: a = 1: dtable is added to (accumulate). In shapes with more tokens than V, several tokens
  * share a row of the table. */
-static const char axes[] = "BSVDa";
+static const char axes[] = "BSVDa", bwd_rare[] = "w";
 static const pb_dims edge[] = {
-    {2, 3, 11, 7}, {1, 5, 7, 1000, 1}, {2, 70, 50, 33, 0}, {1, 1, 1, 1, 0}, {2, 40, 1000, 64, 1}, {1, 33, 5, 576, 0},
-    {0},
+    {2, 3, 11, 7},         {1, 5, 7, 1000, 1},    {2, 70, 50, 33, 0},
+    {1, 1, 1, 1, 0},       {2, 40, 1000, 64, 1},  {1, 33, 5, 576, 0},
+    {2, 70, 50, 33, 1, 1}, {1, 33, 5, 576, 0, 1}, {0},
 };
 static const pb_dims grid[] = {
     {8, 1024, 49152, 576, 0}, {8, 1024, 49152, 576, 1}, {4, 1024, 151936, 896, 0}, {4, 1024, 151936, 896, 1}, {0},
@@ -69,6 +92,8 @@ static pb_status fwd_check(const void *args)
 static pb_status bwd_check(const void *args)
 {
     const pb_embedding_bwd_args *a = args;
+    if (a->table_dtype != PB_F32 && a->table_dtype != PB_BF16)
+        return pb_fail(PB_EINVAL, "embedding_bwd: dtable must be f32 or bf16");
     return check_sizes("embedding_bwd", a->T, a->V, a->D);
 }
 
@@ -90,15 +115,17 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
 static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
 {
     size_t T = (size_t)dim[0] * dim[1], V = dim[2], D = dim[3];
+    const pb_dtype table_dtype = dim[5] ? b->dtype : PB_F32;
     *(pb_embedding_bwd_args *)args = (pb_embedding_bwd_args){
         .dy = pb_in(b, "dy", b->dtype, T * D),
         .ids = pb_in_range(b, "ids", PB_I32, T, 0, (double)V),
-        .dtable = dim[4] ? pb_inout(b, "dtable", PB_F32, V * D, -1, 1) : pb_out(b, "dtable", PB_F32, V * D),
+        .dtable = dim[4] ? pb_inout(b, "dtable", table_dtype, V * D, -1, 1) : pb_out(b, "dtable", table_dtype, V * D),
         .T = (int)T,
         .V = (int)V,
         .D = (int)D,
         .accumulate = dim[4],
         .dtype = b->dtype,
+        .table_dtype = table_dtype,
     };
     return b->status;
 }
@@ -115,10 +142,10 @@ static pb_cost fwd_cost(const void *args)
 static pb_cost bwd_cost(const void *args)
 {
     const pb_embedding_bwd_args *a = args;
-    double n = (double)a->T * a->D, table = (double)a->V * a->D;
+    double n = (double)a->T * a->D, table = (double)a->V * a->D, e = (double)pb_dtype_size(a->table_dtype);
     return (pb_cost){
         .flops = n,
-        .bytes = n * (double)pb_dtype_size(a->dtype) + 4.0 * a->T + (a->accumulate ? 8 * n : 4 * table),
+        .bytes = n * (double)pb_dtype_size(a->dtype) + 4.0 * a->T + (a->accumulate ? 2 * e * n : e * table),
     };
 }
 
@@ -138,6 +165,7 @@ const pb_op pb_op_embedding_fwd = {
 const pb_op pb_op_embedding_bwd = {
     .name = "embedding_bwd",
     .axes = axes,
+    .rare = bwd_rare,
     .edge = edge,
     .grid = grid,
     .device_grid = device_grid,
@@ -146,6 +174,6 @@ const pb_op pb_op_embedding_bwd = {
     .check = bwd_check,
     .bind = bwd_bind,
     .cost = bwd_cost,
-    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 1e-6}, /* sums are f32 for both types */
+    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 1e-6}, /* sums are f32 for both types, and added in the same order */
     .grad_of = &pb_op_embedding_fwd,
 };

@@ -9,8 +9,9 @@
  *     2. sorts the hits of a window by row, and by t within a row;
  *     3. adds their dy in this order: a thread owns columns and has BWD_LOADS tokens in flight;
  *     4. at the end clears its rows that no token hit, unless it accumulates.
- * Limited by memory bandwidth: De + 4D bytes per hit (and 4D more with accumulate), and 4D per row that is only
- * cleared. */
+ * Limited by memory bandwidth: De + Dw bytes per hit (and Dw more with accumulate), and Dw per row that is only cleared,
+ * with w bytes per element of dtable. A dtable in bf16 holds a row's sum between two windows, so it is rounded once per
+ * window that adds to it. */
 #include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/embedding/embedding.h"
 
@@ -128,18 +129,19 @@ __device__ static void sort_hits(hits *s, int n)
 
 __device__ static inline bool touched(const hits *s, int local) { return s->touched[local / 32] >> (local % 32) & 1; }
 
-/* N neighbouring columns, summed in f32 by one thread. */
-template <class T, int N> struct columns {
+/* N neighbouring columns, summed in f32 by one thread. T and W: types of dy and dtable. */
+template <class T, class W, int N> struct columns {
     /* Adds the n sorted hits of a window to columns d..d+N-1. `window`: its first t; `shift`:
      * log2 of the number of CTAs. */
     __device__ static void add(const pb_embedding_bwd_args &a, const hits *s, int n, size_t window, int d, int shift)
     {
         const T *dy = (const T *)a.dy + window * a.D + d;
+        W *dtable = (W *)a.dtable + d;
         float sum[N];
         int open = -1; /* table row whose gradient `sum` accumulates; -1: none yet */
         for (int i = 0; i < n; i += BWD_LOADS) {
             pb_vec<T, N> x[BWD_LOADS];
-            pb_vec<float, N> base[BWD_LOADS];
+            pb_vec<W, N> base[BWD_LOADS];
             int row[BWD_LOADS];
 #pragma unroll
             for (int u = 0; u < BWD_LOADS; u++) {
@@ -149,30 +151,30 @@ template <class T, int N> struct columns {
                 x[u] = *(const pb_vec<T, N> *)(dy + (size_t)s->token[hit] * a.D);
                 const bool starts = i + u == 0 || s->row[s->order[i + u - 1]] != row[u];
 #pragma unroll
-                for (int c = 0; c < N; c++) base[u].v[c] = 0;
+                for (int c = 0; c < N; c++) base[u].v[c] = W(0.0f);
                 if (starts && (a.accumulate || touched(s, row[u] >> shift)))
-                    base[u] = *(const pb_vec<float, N> *)(a.dtable + (size_t)row[u] * a.D + d);
+                    base[u] = *(const pb_vec<W, N> *)(dtable + (size_t)row[u] * a.D);
             }
 #pragma unroll
             for (int u = 0; u < BWD_LOADS; u++) {
                 if (i + u >= n) break;
                 if (row[u] != open) {
-                    if (open >= 0) pb_store_vec(a.dtable + (size_t)open * a.D + d, sum);
+                    if (open >= 0) pb_store_vec(dtable + (size_t)open * a.D, sum);
                     open = row[u];
 #pragma unroll
-                    for (int c = 0; c < N; c++) sum[c] = base[u].v[c];
+                    for (int c = 0; c < N; c++) sum[c] = pb_to_f32(base[u].v[c]);
                 }
 #pragma unroll
                 for (int c = 0; c < N; c++) sum[c] += pb_to_f32(x[u].v[c]);
             }
         }
-        if (open >= 0) pb_store_vec(a.dtable + (size_t)open * a.D + d, sum);
+        if (open >= 0) pb_store_vec(dtable + (size_t)open * a.D, sum);
     }
 };
 
 /* Kernel embedding_add: each CTA sums the gradients of its own table rows. Row v belongs to CTA v % (1 << shift). The
  * grid has fewer CTAs if V is smaller. */
-template <class T, int N>
+template <class T, class W, int N>
 __global__ void __launch_bounds__(BWD_THREADS, 2) embedding_add(pb_embedding_bwd_args a, int shift)
 {
     __shared__ hits s;
@@ -185,7 +187,7 @@ __global__ void __launch_bounds__(BWD_THREADS, 2) embedding_add(pb_embedding_bwd
         const int n = find_hits(&s, a.ids + t, left, a.V, blocks, blockIdx.x);
         if (n == 0) continue;
         sort_hits(&s, n);
-        for (int d = threadIdx.x * N; d < a.D; d += step) columns<T, N>::add(a, &s, n, t, d, shift);
+        for (int d = threadIdx.x * N; d < a.D; d += step) columns<T, W, N>::add(a, &s, n, t, d, shift);
         __syncthreads(); /* the adds above must have read `touched` before it is updated for the next window */
         for (int i = threadIdx.x; i < n; i += blockDim.x) {
             const int local = s.row[i] >> shift;
@@ -197,25 +199,30 @@ __global__ void __launch_bounds__(BWD_THREADS, 2) embedding_add(pb_embedding_bwd
     for (size_t v = blockIdx.x; v < a.V; v += blocks) {
         if (touched(&s, (int)(v >> shift))) continue;
         const float zero[N] = {};
-        for (int d = threadIdx.x * N; d < a.D; d += step) pb_store_vec(a.dtable + v * a.D + d, zero);
+        for (int d = threadIdx.x * N; d < a.D; d += step) pb_store_vec((W *)a.dtable + v * a.D + d, zero);
     }
 }
 
-template <class T, int N> static pb_status bwd_units(pb_ctx *ctx, const pb_embedding_bwd_args *a)
+template <class T, class W, int N> static pb_status bwd_units(pb_ctx *ctx, const pb_embedding_bwd_args *a)
 {
     const size_t units = pb_ceil_div(a->D, N), passes = pb_ceil_div(units, BWD_THREADS);
     const unsigned threads = (unsigned)pb_ceil_div(pb_ceil_div(units, passes), 32) * 32;
     int shift = 9; /* 512 CTAs: about four per SM */
     while (pb_ceil_div(a->V, (size_t)1 << shift) > BWD_ROWS) shift++;
     const unsigned grid = a->V < 1 << shift ? a->V : 1u << shift;
-    embedding_add<T, N><<<grid, threads, 0, pb_cuda_stream(ctx)>>>(*a, shift);
+    embedding_add<T, W, N><<<grid, threads, 0, pb_cuda_stream(ctx)>>>(*a, shift);
     return pb_cuda_launched(ctx, "embedding_add");
+}
+
+template <class T, class W> static pb_status bwd_into(pb_ctx *ctx, const pb_embedding_bwd_args *a)
+{
+    const bool quads = a->D % 4 == 0 && pb_aligned16(a->dy) && pb_aligned16(a->dtable);
+    return quads ? bwd_units<T, W, 4>(ctx, a) : bwd_units<T, W, 1>(ctx, a);
 }
 
 template <class T> static pb_status bwd(pb_ctx *ctx, const pb_embedding_bwd_args *a)
 {
-    const bool quads = a->D % 4 == 0 && pb_aligned16(a->dy) && pb_aligned16(a->dtable);
-    return quads ? bwd_units<T, 4>(ctx, a) : bwd_units<T, 1>(ctx, a);
+    return a->table_dtype == PB_BF16 ? bwd_into<T, __nv_bfloat16>(ctx, a) : bwd_into<T, float>(ctx, a);
 }
 
 static pb_status run_bwd(pb_ctx *ctx, const void *args)

@@ -54,11 +54,12 @@ pb_status PB_FAST(pb_embedding_fwd)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-PB_INLINE void add_row(float *to, const void *dy, size_t row, int D, const float *next, pb_dtype t)
+/* Adds a row of dy to a row of f32. */
+PB_INLINE void add_row(float *to, const void *dy, size_t row, int D, const void *next, pb_dtype t)
 {
     int d = 0;
     for (; d + PB_VLEN <= D; d += PB_VLEN) {
-        prefetch(next, (size_t)d * sizeof *next);
+        prefetch(next, (size_t)d * sizeof *to);
         vf_store(to, d, PB_F32, vf_load(to, d, PB_F32) + vf_load(dy, row + d, t));
     }
     if (d < D) vf_put(to, d, PB_F32, vf_get(to, d, PB_F32, D - d) + vf_get(dy, row + d, t, D - d), D - d);
@@ -71,25 +72,55 @@ static inline int next_mine(const pb_embedding_bwd_args *a, int t, int threads, 
     return t;
 }
 
+/* Adds the tokens of thread `me` to a table in f32. */
+static void add_tokens(const pb_embedding_bwd_args *a, int threads, int me)
+{
+    const size_t D = (size_t)a->D;
+    float *table = a->dtable;
+    for (int t = next_mine(a, 0, threads, me), after; t < a->T; t = after) {
+        after = next_mine(a, t + 1, threads, me);
+        const float *next = table + (size_t)a->ids[after < a->T ? after : t] * D;
+        PB_PER_DTYPE(a->dtype, add_row, table + (size_t)a->ids[t] * D, a->dy, (size_t)t * D, a->D, next);
+    }
+}
+
+static bool seen_before(const int32_t *ids, int t)
+{
+    int u = 0;
+    while (ids[u] != ids[t]) u++;
+    return u < t;
+}
+
+/* Adds the tokens of thread `me` to a table in bf16: all tokens of a row to `sum` [D], which is rounded once. The ids are
+ * searched for those of the same row; this takes less time than the additions up to several thousand tokens. */
+static void add_rows(const pb_embedding_bwd_args *a, int threads, int me, float *sum)
+{
+    const size_t D = (size_t)a->D;
+    for (int t = next_mine(a, 0, threads, me); t < a->T; t = next_mine(a, t + 1, threads, me)) {
+        const size_t at = (size_t)a->ids[t] * D;
+        if (seen_before(a->ids, t)) continue;
+        for (size_t d = 0; d < D; d++) sum[d] = (float)pb_load(a->dtable, at + d, PB_BF16);
+        for (int u = t; u < a->T; u++)
+            if (a->ids[u] == a->ids[t]) PB_PER_DTYPE(a->dtype, add_row, sum, a->dy, (size_t)u * D, a->D, sum);
+        for (size_t d = 0; d < D; d++) pb_store(a->dtable, at + d, PB_BF16, (double)sum[d]);
+    }
+}
+
 pb_status PB_FAST(pb_embedding_bwd)(pb_ctx *ctx, const void *args)
 {
     const pb_embedding_bwd_args *a = args;
-    const size_t D = a->D, V = a->V;
-    (void)ctx;
+    const size_t D = a->D, V = a->V, e = pb_dtype_size(a->table_dtype);
+    float *sums = ctx->scratch; /* [threads,D] of a table in bf16 */
 #pragma omp parallel if ((a->accumulate ? 0 : V * D) + a->T * D > 8192)
     {
         const int threads = omp_get_num_threads(), me = omp_get_thread_num();
         if (!a->accumulate) {
             size_t first = V * me / threads, end = V * (me + 1) / threads;
-            memset(a->dtable + first * D, 0, (end - first) * D * sizeof *a->dtable);
+            memset((unsigned char *)a->dtable + first * D * e, 0, (end - first) * D * e);
 #pragma omp barrier
         }
-        for (int t = next_mine(a, 0, threads, me), after; t < a->T; t = after) {
-            after = next_mine(a, t + 1, threads, me);
-            float *to = a->dtable + (size_t)a->ids[t] * D;
-            const float *next = a->dtable + (size_t)a->ids[after < a->T ? after : t] * D;
-            PB_PER_DTYPE(a->dtype, add_row, to, a->dy, (size_t)t * D, a->D, next);
-        }
+        if (a->table_dtype == PB_F32) add_tokens(a, threads, me);
+        else add_rows(a, threads, me, sums + (size_t)me * D);
     }
     return PB_OK;
 }

@@ -38,6 +38,32 @@ static void sums_in_the_order_of_tokens(void **state)
     }
 }
 
+/* 600 tokens add 1 to one row. A bf16 sum of ones does not grow beyond 256, so a row that is rounded after each token
+ * ends there; 600 and 608 are bf16 numbers. */
+static void a_bf16_table_is_rounded_once(void **state)
+{
+    enum { T = 600, D = 19 };
+    static float dy[T * D];
+    static int32_t ids[T];
+    for (size_t i = 0; i < T * D; i++) dy[i] = 1;
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        uint16_t dtable[2 * D];
+        for (size_t i = 0; i < 2 * D; i++) pb_store(dtable, i, PB_BF16, 8);
+        CHECK_OK(pb_embedding_bwd(*state, &(pb_embedding_bwd_args){.dy = dy,
+                                                                   .ids = ids,
+                                                                   .dtable = dtable,
+                                                                   .T = T,
+                                                                   .V = 2,
+                                                                   .D = D,
+                                                                   .accumulate = accumulate,
+                                                                   .table_dtype = PB_BF16}));
+        for (size_t d = 0; d < D; d++) {
+            assert_true(pb_load(dtable, d, PB_BF16) == (accumulate ? 608 : 600));
+            assert_true(pb_load(dtable, D + d, PB_BF16) == (accumulate ? 8 : 0));
+        }
+    }
+}
+
 static void the_number_of_threads_changes_nothing(void **state)
 {
     enum { T = 500, V = 40, D = 70 };
@@ -80,16 +106,16 @@ static void bad_arguments_are_named(void **state)
 {
     CHECK_FAILS(pb_embedding_fwd(*state, &(pb_embedding_fwd_args){.T = 1, .D = 1}), PB_EINVAL, "V=0");
     CHECK_FAILS(pb_embedding_bwd(*state, &(pb_embedding_bwd_args){.T = 1, .V = 1}), PB_EINVAL, "D=0");
+    CHECK_FAILS(pb_embedding_bwd(*state, &(pb_embedding_bwd_args){.V = 1, .D = 1, .table_dtype = PB_I32}), PB_EINVAL,
+                "f32 or bf16");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_id_outside_the_table_gives_nan),
-        cmocka_unit_test(sums_in_the_order_of_tokens),
-        cmocka_unit_test(the_number_of_threads_changes_nothing),
-        cmocka_unit_test(a_large_lookup_copies_exactly),
-        cmocka_unit_test(bad_arguments_are_named),
+        cmocka_unit_test(an_id_outside_the_table_gives_nan), cmocka_unit_test(sums_in_the_order_of_tokens),
+        cmocka_unit_test(a_bf16_table_is_rounded_once),      cmocka_unit_test(the_number_of_threads_changes_nothing),
+        cmocka_unit_test(a_large_lookup_copies_exactly),     cmocka_unit_test(bad_arguments_are_named),
     };
     return test_every_impl(&pb_op_embedding_fwd, tests, sizeof tests / sizeof *tests);
 }

@@ -53,10 +53,10 @@ static pb_status dw_ref(pb_ctx *ctx, const void *args)
 #pragma omp parallel for if ((double)a->T * a->N * a->K > worth_threads)
     for (size_t n = 0; n < N; n++) {
         for (size_t k = 0; k < K; k++) {
-            double sum = a->accumulate ? (double)a->dw[n * K + k] : 0;
+            double sum = a->accumulate ? pb_load(a->dw, n * K + k, a->dw_dtype) : 0;
             for (int t = 0; t < a->T; t++)
                 sum += pb_load(a->dy, t * N + n, a->dtype) * pb_load(a->x, t * K + k, a->dtype);
-            a->dw[n * K + k] = (float)sum;
+            pb_store(a->dw, n * K + k, a->dw_dtype, sum);
         }
         double sum = a->accumulate && a->dbias ? (double)a->dbias[n] : 0;
         for (int t = 0; t < a->T; t++) sum += pb_load(a->dy, t * N + n, a->dtype);
@@ -109,7 +109,11 @@ static pb_status dw_blas(pb_ctx *ctx, const void *args)
 
 static bool fwd_f32(const void *args) { return ((const pb_linear_fwd_args *)args)->dtype == PB_F32; }
 static bool dx_f32(const void *args) { return ((const pb_linear_dx_args *)args)->dtype == PB_F32; }
-static bool dw_f32(const void *args) { return ((const pb_linear_dw_args *)args)->dtype == PB_F32; }
+static bool dw_f32(const void *args)
+{
+    const pb_linear_dw_args *a = args;
+    return a->dtype == PB_F32 && a->dw_dtype == PB_F32;
+}
 
 /* ---- CPU implementations, best first, and the workspace that each needs ---------------------- */
 
@@ -153,9 +157,9 @@ const pb_impl pb_linear_dw_cpu[] = IMPLS(dw);
 
 /* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
-/* Axes of the shapes below: there are T = B*S tokens; b = 1: with a bias (fwd, dw); a = 1: accumulate (dx, dw). The
- * summed dimension is K in fwd, N in dx and T in dw; each of them is large in some shape. */
-static const char axes[] = "BSNKba";
+/* Axes of the shapes below: there are T = B*S tokens; b = 1: with a bias (fwd, dw); a = 1: accumulate (dx, dw); w = 1:
+ * dw has the type of the other tensors instead of f32 (dw). The summed dimension is K in fwd, N in dx and T in dw; each of them is large in some shape. */
+static const char axes[] = "BSNKba", dw_rare[] = "w";
 static const pb_dims edge[] = {
     {2, 3, 5, 7},
     {1, 1, 1, 1},
@@ -167,6 +171,8 @@ static const pb_dims edge[] = {
     {1, 65, 1, 9, 1, 1},
     {2, 50, 96, 136, 1, 1}, /* all dimensions are multiples of the vector length */
     {1, 20, 48, 96},        /* so few rows that every instruction set reads W in place, without packing */
+    {2, 33, 47, 66, 1, 0, 1},
+    {1, 600, 34, 16, 0, 1, 1},
     {0},
 };
 /* Shapes of smollm2-135m (256 and 2048 tokens, and decoding with 1 and 16), qwen2.5-0.5b and qwen2.5-1.5b. The layers
@@ -211,6 +217,7 @@ static pb_status dw_check(const void *args)
 {
     const pb_linear_dw_args *a = args;
     PB_TRY(sizes_ok("linear_dw", a->T, a->N, a->K));
+    if (a->dw_dtype != PB_F32 && a->dw_dtype != PB_BF16) return pb_fail(PB_EINVAL, "linear_dw: dw must be f32 or bf16");
     return given("linear_dw", a->T ? a->dy : a->dw, a->T ? a->x : a->dw, a->dw);
 }
 
@@ -246,24 +253,26 @@ static pb_status dx_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-static float *gradient(pb_binder *b, const char *name, size_t n, int accumulate)
+static void *gradient(pb_binder *b, const char *name, pb_dtype dtype, size_t n, int accumulate)
 {
-    return accumulate ? pb_inout(b, name, PB_F32, n, -1, 1) : pb_out(b, name, PB_F32, n);
+    return accumulate ? pb_inout(b, name, dtype, n, -1, 1) : pb_out(b, name, dtype, n);
 }
 
 static pb_status dw_bind(pb_binder *b, const int *dim, void *args)
 {
     const size_t T = (size_t)dim[0] * dim[1], N = (size_t)dim[2], K = (size_t)dim[3];
+    const pb_dtype dw_dtype = dim[6] ? b->dtype : PB_F32;
     *(pb_linear_dw_args *)args = (pb_linear_dw_args){
         .dy = pb_in(b, "dy", b->dtype, T * N),
         .x = pb_in(b, "x", b->dtype, T * K),
-        .dw = gradient(b, "dw", N * K, dim[5]),
-        .dbias = dim[4] ? gradient(b, "dbias", N, dim[5]) : NULL,
+        .dw = gradient(b, "dw", dw_dtype, N * K, dim[5]),
+        .dbias = dim[4] ? gradient(b, "dbias", PB_F32, N, dim[5]) : NULL,
         .T = (int)T,
         .N = dim[2],
         .K = dim[3],
         .accumulate = dim[5],
         .dtype = b->dtype,
+        .dw_dtype = dw_dtype,
     };
     return b->status;
 }
@@ -287,8 +296,9 @@ static pb_cost dw_cost(const void *args)
 {
     const pb_linear_dw_args *a = args;
     const double T = a->T, N = a->N, K = a->K, e = (double)pb_dtype_size(a->dtype);
+    const double w = (double)pb_dtype_size(a->dw_dtype);
     return (pb_cost){.flops = 2 * T * N * K + (a->dbias ? T * N : 0),
-                     .bytes = e * (T * N + T * K) + (a->accumulate ? 8 : 4) * (N * K + (a->dbias ? N : 0))};
+                     .bytes = e * (T * N + T * K) + (a->accumulate ? 2 : 1) * (w * N * K + (a->dbias ? 4 * N : 0))};
 }
 
 const pb_op pb_op_linear_fwd = {
@@ -321,6 +331,7 @@ const pb_op pb_op_linear_dx = {
 const pb_op pb_op_linear_dw = {
     .name = "linear_dw",
     .axes = axes,
+    .rare = dw_rare,
     .edge = edge,
     .grid = grid,
     .device_grid = device_grid,

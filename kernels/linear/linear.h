@@ -4,7 +4,8 @@
  *
  * T = B*S tokens. w is [N,K] row-major, as Hugging Face stores it. Several weights that share x (q, k, v; gate, up) can
  * be one op: store them contiguously and let N be the sum of their rows. x, y, w and the gradients of activations have
- * type `dtype`; bias, dw and dbias are f32. Sums are accumulated in f32 or better. */
+ * type `dtype`; bias and dbias are f32. dw is f32, or bf16 where the caller wants the gradient rounded, for example to add
+ * it over ranks in bf16. Sums are accumulated in f32 or better and rounded once. */
 #ifndef PB_LINEAR_H
 #define PB_LINEAR_H
 #include "kernels/engine/op.h"
@@ -33,11 +34,12 @@ typedef struct pb_linear_dx_args {
 typedef struct pb_linear_dw_args {
     const void *dy; /* [T,N] dtype */
     const void *x;  /* [T,K] dtype */
-    float *dw;      /* [N,K] f32, out */
+    void *dw;       /* [N,K] dw_dtype, out */
     float *dbias;   /* [N] f32, out; NULL: the layer has no bias */
     int T, N, K;
     bool accumulate; /* true: dw, dbias +=; false: = */
     pb_dtype dtype;
+    pb_dtype dw_dtype; /* PB_F32, which is 0, or PB_BF16 */
 } pb_linear_dw_args;
 
 PB_DECLARE_OP(linear, fwd)

@@ -41,7 +41,7 @@ static inline pb_gemm pb_linear_dw_gemm(const pb_linear_dw_args *a)
                      .b = {.p = a->x, .ld = (size_t)a->K, .dtype = a->dtype},
                      .c = a->dw,
                      .ldc = (size_t)a->K,
-                     .c_dtype = PB_F32,
+                     .c_dtype = a->dw_dtype,
                      .alpha = 1,
                      .accumulate = a->accumulate};
 }

@@ -102,6 +102,8 @@ static void bad_arguments_are_named(void **state)
     CHECK_FAILS(pb_linear_dw(*state, &(pb_linear_dw_args){.dy = x, .dw = x, .T = 1, .N = 1, .K = 2}), PB_EINVAL,
                 "NULL");
     CHECK_FAILS(pb_linear_dw(*state, &(pb_linear_dw_args){.T = 0, .N = 1, .K = 2}), PB_EINVAL, "NULL");
+    CHECK_FAILS(pb_linear_dw(*state, &(pb_linear_dw_args){.dw = x, .N = 1, .K = 2, .dw_dtype = PB_U8}), PB_EINVAL,
+                "f32 or bf16");
 }
 
 int main(void)

@@ -100,7 +100,7 @@ static pb_status sum_and_wait(pb_ctx *c, void *self)
  * time. */
 static void check_window(size_t count, pb_dtype t, bool in_place, bool ordered)
 {
-    const pb_memory_source *source = pb_comm_window_memory(all);
+    const pb_memory_source *source = pb_comm_window_memory(all, 0);
     const size_t bytes = count * pb_dtype_size(t);
     pb_comm_all_reduce_args a = {.comm = all, .count = count, .dtype = t, .ordered = ordered, .overlap = true};
     pb_graph *graph = NULL;
@@ -128,12 +128,12 @@ static void sums_of_window_memory_are_right(void **state)
 {
     const char *asked = getenv("PB_NCCL_WINDOWS");
     (void)state;
-    if (ctx->id == PB_CUDA && ranks > 1 && asked && strcmp(asked, "1") == 0 && !pb_comm_window_memory(all))
+    if (ctx->id == PB_CUDA && ranks > 1 && asked && strcmp(asked, "1") == 0 && !pb_comm_window_memory(all, 0))
         fail_msg("PB_NCCL_WINDOWS=1, but there are no windows: they need one host and NCCL 2.28");
     for (int k = 0; k < 8; k++) {
         const pb_dtype t = k & 1 ? PB_BF16 : PB_F32;
         check_window(1001, t, k & 2, k & 4);
-        if (pb_comm_window_memory(all)) check_window(600007, t, k & 2, k & 4); /* 1 MiB and more */
+        if (pb_comm_window_memory(all, 0)) check_window(600007, t, k & 2, k & 4); /* 1 MiB and more */
     }
 }
 

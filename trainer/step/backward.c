@@ -144,6 +144,8 @@ pb_status pb_phase_backward(pb_ctx *ctx, void *self)
     const pb_trainer *t = self;
     const pb_model *m = &t->model;
     const pb_param *embed = m->outer[PB_P_embed];
+    pb_dtype table_dtype;
+    void *dtable = pb_gradient_written(t, embed, &table_dtype);
     if (m->cfg.frozen) return pb_fail(PB_EINVAL, "backward: a frozen model (evaluation only) has no backward pass");
     PB_TRY(pb_gradients_begin(ctx, t));
     PB_TRY(pb_weights_fetch(ctx, t, m->g.L));
@@ -156,12 +158,13 @@ pb_status pb_phase_backward(pb_ctx *ctx, void *self)
     if (embed->trained && !pb_token_rows_travel(t))
         PB_TRY(pb_embedding_bwd(ctx, &(pb_embedding_bwd_args){.dy = t->dcur,
                                                               .ids = t->ids,
-                                                              .dtable = embed->grad,
+                                                              .dtable = dtable,
                                                               .T = t->T,
                                                               .V = m->g.V,
                                                               .D = m->g.D,
                                                               .accumulate = m->g.tied || pb_adds(t),
-                                                              .dtype = m->cfg.dtype}));
+                                                              .dtype = m->cfg.dtype,
+                                                              .table_dtype = table_dtype}));
     PB_TRY(pb_gradients_complete(ctx, t, m->g.L + 1));
     return pb_gradients_end(ctx, t);
 }

@@ -6,6 +6,7 @@
 #include "kernels/cast/cast.h"
 #include "kernels/gradient/gradient.h"
 #include "trainer/step/grad_slices.h"
+#include "trainer/step/products.h"
 #include "trainer/step/token_rows.h"
 
 /* ---- opening and closing ----------------------------------------------------------------------------- */
@@ -135,6 +136,68 @@ static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const pb_bucket *b, co
                                             .overlap = true});
 }
 
+static bool is_product(const pb_trainer *t, const pb_param *p)
+{
+    const int ids[] = {pb_product_qkv.param, pb_product_o.param, pb_product_gate_up.param, pb_product_down.param};
+    for (int i = 0; i < 4 && p->layer >= 0; i++)
+        if (p == pb_layer_param(&t->model, p->layer, ids[i])) return true;
+    return false;
+}
+
+/* The lookup part of a tied embedding's gradient is added to that of the head, except where it travels as rows. */
+static bool written_by_one_op(const pb_trainer *t, const pb_param *p)
+{
+    const pb_model *m = &t->model;
+    const bool head_at_once = !t->cfg.loss_chunk || t->T <= t->cfg.loss_chunk;
+    if (p == m->outer[PB_P_embed]) return m->g.tied ? head_at_once && pb_token_rows_travel(t) : true;
+    return p == m->outer[PB_P_head] ? head_at_once : is_product(t, p);
+}
+
+/* True if the backward pass of this micro-batch writes the gradient of p to `narrow`. */
+static bool written_in_bf16(const pb_trainer *t, const pb_param *p)
+{
+    return t->gradients.narrow && t->reduce && !t->accumulate && p->dtype == PB_BF16 && written_by_one_op(t, p);
+}
+
+void *pb_gradient_written(const pb_trainer *t, const pb_param *p, pb_dtype *dtype)
+{
+    const bool bf16 = p->trained && written_in_bf16(t, p);
+    *dtype = bf16 ? PB_BF16 : PB_F32;
+    return bf16 ? (void *)(t->gradients.narrow + p->at) : pb_grad_of(p);
+}
+
+static bool written_in_f32(const pb_trainer *t, const pb_param *p) { return !written_in_bf16(t, p); }
+
+/* A run of neighbouring tensors, order[first] to order[end-1], in the vector of gradients. */
+typedef struct run {
+    int first, end;
+    size_t at, n; /* the elements of the tensors and of the gaps between them */
+} run;
+
+/* Sets *r to the next run, from order[r->end] on and below element `end`, of tensors that `chosen` selects. Returns false
+ * if no further tensor is selected. */
+static bool next_run(const pb_trainer *t, size_t end, bool (*chosen)(const pb_trainer *t, const pb_param *p), run *r)
+{
+    pb_param *const *order = t->model.order;
+    const int n = t->model.ordered;
+    for (r->first = r->end; r->first < n && order[r->first]->at < end && !chosen(t, order[r->first]);) r->first++;
+    for (r->end = r->first; r->end < n && order[r->end]->at < end && chosen(t, order[r->end]);) r->end++;
+    if (r->end == r->first) return false;
+    r->at = order[r->first]->at;
+    r->n = order[r->end - 1]->at + pb_param_n(order[r->end - 1]) - r->at;
+    return true;
+}
+
+/* Rounds to bf16 what the backward pass has written in f32 of a bucket. */
+static pb_status narrow_bucket(pb_ctx *ctx, const pb_trainer *t, const pb_bucket *b)
+{
+    const pb_gradients *g = &t->gradients;
+    run r = {0};
+    while (t->model.order[r.end]->at < b->at) r.end++;
+    while (next_run(t, b->at + b->n, written_in_f32, &r)) PB_TRY(pb_narrow(ctx, g->each + r.at, g->narrow + r.at, r.n));
+    return PB_OK;
+}
+
 static pb_status reduce_bucket(pb_ctx *ctx, const pb_trainer *t, const pb_bucket *b)
 {
     const pb_gradients *g = &t->gradients;
@@ -142,7 +205,7 @@ static pb_status reduce_bucket(pb_ctx *ctx, const pb_trainer *t, const pb_bucket
     PB_TRY(add_own(ctx, t, b, &x));
     if (!reduces(t)) return PB_OK;
     if (!g->narrow) return reduce(ctx, t, b, x, g->sum + b->at, PB_F32);
-    PB_TRY(pb_narrow(ctx, x, g->narrow + b->at, b->n));
+    PB_TRY(narrow_bucket(ctx, t, b)); /* each == sum: only `ordered` separates them, which needs f32 */
     return reduce(ctx, t, b, g->narrow + b->at, g->narrow + b->at, PB_BF16);
 }
 
@@ -180,8 +243,7 @@ void *pb_gradient_sum(const pb_trainer *t, const pb_param *p, pb_dtype *dtype)
     const pb_clip_variant clip = t->cfg.clip;
     const bool whole = t->gradients.narrow && !t->shards.on;         /* the rank has the bf16 sums of all tensors */
     const bool read = clip == PB_CLIP_MULTI || clip == PB_CLIP_NONE; /* the other variants read f32 only */
-    const bool rows = t->rows.on && p == t->model.outer[PB_P_embed]; /* rows are added to its sum in f32 */
-    *dtype = whole && read && !rows && t->cfg.optimizer == PB_OPTIMIZER_ADAMW ? PB_BF16 : PB_F32;
+    *dtype = whole && read && t->cfg.optimizer == PB_OPTIMIZER_ADAMW ? PB_BF16 : PB_F32;
     return *dtype == PB_BF16 ? (void *)(t->gradients.narrow + p->at) : p->sum;
 }
 
@@ -196,13 +258,8 @@ static bool needs_f32(const pb_trainer *t, const pb_param *p)
 static pb_status widen_whole(pb_ctx *ctx, const pb_trainer *t)
 {
     const pb_gradients *g = &t->gradients;
-    pb_param *const *order = t->model.order;
-    for (int i = 0, n = t->model.ordered, end; i < n; i = end + 1) {
-        for (end = i; end < n && needs_f32(t, order[end]);) end++;
-        if (end == i) continue;
-        const size_t from = order[i]->at, to = order[end - 1]->at + pb_param_n(order[end - 1]);
-        PB_TRY(pb_widen(ctx, g->narrow + from, g->sum + from, to - from));
-    }
+    run r = {0};
+    while (next_run(t, t->model.vector, needs_f32, &r)) PB_TRY(pb_widen(ctx, g->narrow + r.at, g->sum + r.at, r.n));
     return PB_OK;
 }
 

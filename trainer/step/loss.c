@@ -4,6 +4,7 @@
 #include "kernels/gradient/gradient.h"
 #include "kernels/linear/linear.h"
 #include "kernels/xent/xent.h"
+#include "trainer/step/gradients.h"
 
 static const pb_param *head_of(const pb_trainer *t) { return t->model.outer[t->model.g.tied ? PB_P_embed : PB_P_head]; }
 
@@ -34,14 +35,17 @@ pb_status pb_head_backward(pb_ctx *ctx, const pb_trainer *t, int first, int n)
         &(pb_linear_dx_args){
             .dy = t->logits, .w = head->w, .dx = row_of(t, t->dn, first), .T = n, .N = V, .K = D, .dtype = dtype}));
     if (!head->trained) return PB_OK;
+    pb_dtype dw_dtype;
+    void *dw = pb_gradient_written(t, head, &dw_dtype);
     return pb_linear_dw(ctx, &(pb_linear_dw_args){.dy = t->logits,
                                                   .x = row_of(t, t->nf, first),
-                                                  .dw = head->grad,
+                                                  .dw = dw,
                                                   .T = n,
                                                   .N = V,
                                                   .K = D,
                                                   .accumulate = first > 0 || pb_adds(t),
-                                                  .dtype = dtype});
+                                                  .dtype = dtype,
+                                                  .dw_dtype = dw_dtype});
 }
 
 /* Computes the loss of the tokens first .. first+n-1 and the gradient of their logits. */

@@ -4,6 +4,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/lora/lora.h"
 #include "kernels/nf4_linear/nf4_linear.h"
+#include "trainer/step/gradients.h"
 
 const pb_product pb_product_qkv = {PB_P_qkv, PB_P_qkv_bias, PB_TARGET_Q, 3};
 const pb_product pb_product_o = {PB_P_o, PB_P_o_bias, PB_TARGET_O, 1};
@@ -131,14 +132,17 @@ pb_status pb_product_dw(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_pr
 {
     const pb_param *w = pb_layer_param(&t->model, layer, pr->param);
     const pb_param *b = pr->bias < 0 ? NULL : pb_layer_param(&t->model, layer, pr->bias);
+    pb_dtype dw_dtype;
+    void *dw = pb_gradient_written(t, w, &dw_dtype);
     if (!w->trained) return PB_OK;
     return pb_linear_dw(ctx, &(pb_linear_dw_args){.dy = dy,
                                                   .x = x,
-                                                  .dw = w->grad,
+                                                  .dw = dw,
                                                   .dbias = pb_grad_of(b),
                                                   .T = t->T,
                                                   .N = (int)w->rows,
                                                   .K = (int)w->cols,
                                                   .accumulate = pb_adds(t),
-                                                  .dtype = w->dtype});
+                                                  .dtype = w->dtype,
+                                                  .dw_dtype = dw_dtype});
 }

@@ -3,6 +3,7 @@
 
 #include "kernels/embedding/embedding.h"
 #include "kernels/gradient/gradient.h"
+#include "trainer/step/gradients.h"
 
 void pb_token_rows_open(pb_trainer *t)
 {
@@ -66,14 +67,17 @@ pb_status pb_token_rows_add(pb_ctx *ctx, const pb_trainer *t)
     const pb_model *m = &t->model;
     const pb_param *embed = m->outer[PB_P_embed];
     const bool sliced = t->gradients.shared.on;
+    pb_dtype dtype = PB_F32;
+    void *table = sliced ? embed->grad : pb_gradient_sum(t, embed, &dtype);
     if (!pb_token_rows_travel(t)) return PB_OK;
     PB_TRY(pb_embedding_bwd(ctx, &(pb_embedding_bwd_args){.dy = t->rows.dy,
                                                           .ids = t->rows.ids,
-                                                          .dtable = sliced ? embed->grad : embed->sum,
+                                                          .dtable = table,
                                                           .T = pb_comm_size(t->cfg.comm) * t->T,
                                                           .V = m->g.V,
                                                           .D = m->g.D,
                                                           .accumulate = !sliced,
-                                                          .dtype = m->cfg.dtype}));
+                                                          .dtype = m->cfg.dtype,
+                                                          .table_dtype = dtype}));
     return sliced ? add_slice(ctx, t, embed) : PB_OK;
 }

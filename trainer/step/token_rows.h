@@ -6,7 +6,7 @@
  *
  *     after stage 0      the head's part (and that of earlier micro-batches) is reduced, next to all layers
  *     after the last     ids [T] and dy [T,D] of all ranks are gathered, in the model's dtype, and every rank adds all
- *                        N T rows to the sums, in the order of (rank, token)
+ *                        N T rows to the sums (pb_gradient_sum), in the order of (rank, token)
  *
  * so what travels last are N T D elements of the model's dtype instead of V D of f32. It is used where that is less,
  * and not with pb_train_config.ordered, because the additions have another order: for each element

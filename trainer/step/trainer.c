@@ -227,6 +227,14 @@ static pb_status set_up(pb_trainer *t)
     return pb_trainer_set_lr(t, t->cfg.lr);
 }
 
+/* Bytes of gradients that are added over the ranks, per FLOP of the backward pass: with full tuning, each weight of a
+ * product has one gradient and four FLOPs per token. With adapters there are few gradients. */
+static double sum_per_flop(const pb_train_config *c)
+{
+    const double tokens = (double)c->B * c->S / (c->context ? pb_comm_size(c->context) : 1);
+    return c->model.tuning == PB_FULL ? (c->reduce == PB_REDUCE_BF16 ? 2 : 4) / (4 * tokens) : 0;
+}
+
 pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **out)
 {
     PB_TRY(pb_train_check(cfg));
@@ -240,7 +248,8 @@ pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **
     t->cfg.model.no_weights = cfg->comm && cfg->shard >= PB_SHARD_PARAMETERS;
     t->cfg.model.row_moments = cfg->optimizer == PB_OPTIMIZER_NORMUON;
     t->cfg.model.no_grads = cfg->comm && cfg->shard >= PB_SHARD_GRADIENTS;
-    t->cfg.model.grads_source = cfg->shard == PB_SHARD_NONE ? pb_comm_window_memory(cfg->comm) : NULL;
+    t->cfg.model.grads_source =
+        cfg->shard == PB_SHARD_NONE ? pb_comm_window_memory(cfg->comm, sum_per_flop(cfg)) : NULL;
     t->context = context_of(cfg);
     t->cfg.S = cfg->S / t->context.ranks;
     pb_set_shape(t, cfg->S);
