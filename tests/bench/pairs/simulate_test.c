@@ -51,15 +51,15 @@ static pb_simulation simulate(recording *z, int rows, const pb_sim_session *s, i
 
 /* The recording is so noisy that the minimum effect prevents no false alarms; only alpha does. According to
  * pair_simulation_test just below 1 % of comparisons have a false alarm in each direction. Without the joint test of
- * the family about 8 % would have one; without dividing alpha between the looks, twice the allowed rate. */
+ * the family about 4 % would have one; without dividing alpha between the looks, twice the allowed rate. */
 static void false_alarms_stay_below_alpha(void **state)
 {
     (void)state;
-    recording *z = record(8, 2400, 0, 0.08, 11);
+    recording *z = record(4, 2400, 0, 0.08, 11);
     const pb_sim_session s[] = {{1200, false}, {1200, true}};
     pb_sim_opts o = options(1000);
     o.same_code = true;
-    pb_simulation r = simulate(z, 8, s, 2, &o);
+    pb_simulation r = simulate(z, 4, s, 2, &o);
     assert_int_equal(r.resampled.comparisons, 1000);
     assert_in_range(r.resampled.alarms, 4, 20);
     assert_in_range(r.resampled.improvements, 4, 20);
@@ -67,11 +67,11 @@ static void false_alarms_stay_below_alpha(void **state)
     assert_in_range(r.recorded.alarms, 0, 4);
     assert_int_equal(r.pairs, 2400);
     assert_true(r.found < r.injected / 25); /* 2 % is not visible in this noise */
-    o.family = false;                       /* each of the 8 rows is tested by itself, as one comparison */
-    o.trials = 300;
-    r = simulate(z, 8, s, 2, &o);
+    o.family = false;                       /* each of the 4 rows is tested by itself, as one comparison */
+    o.trials = 600;
+    r = simulate(z, 4, s, 2, &o);
     assert_int_equal(r.resampled.comparisons, 2400);
-    assert_int_equal(r.recorded.comparisons, 800);
+    assert_int_equal(r.recorded.comparisons, 400);
     assert_in_range(r.resampled.alarms, 8, 45);
     free(z);
 }
@@ -203,7 +203,7 @@ static void the_same_data_give_the_same_rates(void **state)
 {
     (void)state;
     recording *z = record(3, 60, 0, 0.02, 20), *y = record(3, 60, 0, 0.02, 21);
-    const pb_sim_opts o = options(100);
+    const pb_sim_opts o = options(40);
     const pb_sim_session s = {60, true};
     pb_simulation a = simulate(z, 3, &s, 1, &o), b = simulate(z, 3, &s, 1, &o), c = simulate(y, 3, &s, 1, &o);
     assert_memory_equal(&a, &b, sizeof a);

@@ -184,6 +184,19 @@ static void check_bf16(void **state, const char *model, pb_dtype dtype, int part
     free(a.all);
 }
 
+/* The clip `fused` reads the sums in f32. */
+static void bf16_sums_are_converted_for_other_clips(void **state)
+{
+    plan p = {.model = "tiny", .tuning = PB_FULL, .clip = PB_CLIP_FUSED, .parts = 1};
+    const result a = train(*state, &p, true);
+    p.reduce = PB_REDUCE_BF16;
+    const result b = train(*state, &p, true);
+    for (int i = 0; i < STEPS; i++) CHECK_NEAR(b.loss[i], a.loss[i], 2e-3);
+    CHECK_NEAR(b.norm, a.norm, 0.004 * (double)a.norm + 1e-12);
+    assert_true(memcmp(a.all, b.all, a.n * sizeof *a.all) != 0);
+    free(a.all), free(b.all);
+}
+
 static void reduction_in_bf16_stays_near_f32(void **state)
 {
     check_bf16(state, "tiny", PB_F32, 2);
@@ -241,6 +254,7 @@ int main(void)
         cmocka_unit_test(v4_models_give_the_same_bits),
         cmocka_unit_test(a_step_is_skipped_by_all_ranks),
         cmocka_unit_test(reduction_in_bf16_stays_near_f32),
+        cmocka_unit_test(bf16_sums_are_converted_for_other_clips),
         cmocka_unit_test(all_ranks_see_that_one_was_interrupted),
         cmocka_unit_test(bad_settings_are_refused),
     };

@@ -1,6 +1,6 @@
 /* tied_ranks_test.c - tests the gradient of a tied embedding whose lookup part travels as rows of tokens: it is that of
  * one rank that accumulates the same micro-batches, up to rounding, for every reduction and every kind of sharding, and
- * the same on all ranks. */
+ * the same on all ranks. And which gradients are written in bf16. */
 #include "tests/ranks/ranks_test.h"
 #include "tests/trainer/step/trainer_fixture.h"
 #include "trainer/step/gradients.h"
@@ -129,11 +129,45 @@ static void rows_do_not_travel_where_they_must_not(void **state)
     }
 }
 
+static pb_dtype dtype_written(const pb_trainer *t, const pb_param *p)
+{
+    pb_dtype dtype;
+    const void *at = pb_gradient_written(t, p, &dtype);
+    assert_ptr_equal(at, dtype == PB_BF16 ? (const void *)(t->gradients.narrow + p->at) : p->grad);
+    return dtype;
+}
+
+/* Only a gradient that one op computes from one micro-batch is written in bf16. */
+static void bf16_gradients_are_written_where_one_op_computes_them(void **state)
+{
+    pb_train_config c = config("tiny", PB_FULL);
+    c.comm = comm;
+    c.model.dtype = PB_BF16;
+    c.reduce = PB_REDUCE_BF16;
+    for (int chunk = 0; chunk <= c.B * c.S; chunk += c.B * c.S / 2) {
+        c.loss_chunk = chunk;
+        pb_trainer *t = open_trainer(*state, &c);
+        const pb_param *head = t->model.outer[PB_P_embed], *o = pb_layer_param(&t->model, 1, PB_P_o);
+        const bool chunks = chunk && chunk < c.B * c.S;
+        assert_int_equal(dtype_written(t, head), chunks ? PB_F32 : PB_BF16);
+        assert_int_equal(dtype_written(t, o), PB_BF16);
+        assert_int_equal(dtype_written(t, pb_layer_param(&t->model, 1, PB_P_norm1)), PB_F32);
+        pb_trainer_accumulate(t, true); /* the last of several micro-batches */
+        assert_int_equal(dtype_written(t, o), PB_F32);
+        pb_trainer_accumulate(t, false);
+        pb_trainer_reduce(t, false); /* the first of several micro-batches */
+        assert_int_equal(dtype_written(t, o), PB_F32);
+        assert_int_equal(dtype_written(t, head), PB_F32);
+        pb_trainer_close(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gradient_is_that_of_one_rank),
         cmocka_unit_test(rows_do_not_travel_where_they_must_not),
+        cmocka_unit_test(bf16_gradients_are_written_where_one_op_computes_them),
     };
     return cmocka_run_group_tests(tests, open_comm, close_comm);
 }
