@@ -72,7 +72,7 @@ void pb_comm_close(pb_comm *comm);
  * NCCL's symmetric kernels, which need only a few SMs: as many as bytes_per_flop requires, the bytes of the sums per FLOP
  * of the work that runs next to them. The first call with windows decides for all. From such a sum with overlap = true until the next wait, matrix
  * products and the backward pass of attention divide their work among the SMs that it leaves free (pb_ctx, busy_sms),
- * but not with ctx->deterministic.
+ * but not with ctx->deterministic. EUNSUPPORTED: an all_to_all of this memory, or an ordered sum of it.
  * Returns NULL, and all_reduce works as without it, unless PB_NCCL_WINDOWS in the environment is 1 (or the most CTAs that
  * a sum may have, 2 to 64), and on a CPU, for
  * one rank, for ranks on several hosts, on the plan backend, and with NCCL before 2.28. Where GPUs are not connected by

@@ -157,6 +157,11 @@ static pb_status exchange(pb_comm *c, const void *x, void *y, size_t count, cons
     const size_t each = pb_dtype_size(t);
     const char *from = (const char *)x;
     char *to = (char *)y;
+    size_t out_all = 0, in_all = 0;
+    for (int r = 0; r < c->size; r++) out_all += send ? send[r] : count, in_all += receive ? receive[r] : count;
+    /* With NCCL 2.28.3 on two H200, ncclSend and ncclRecv of a window that another communicator has registered hang. */
+    if (pb_nccl_meets_window(c, x, out_all * each) || pb_nccl_meets_window(c, y, in_all * each))
+        return pb_fail(PB_EUNSUPPORTED, "communicator %s: memory of windows cannot be exchanged by ncclSend", c->role);
     ncclResult_t e = pb_nccl.GroupStart();
     for (int r = 0; r < c->size && e == ncclSuccess; r++) {
         const size_t out = send ? send[r] : count, in = receive ? receive[r] : count;

@@ -8,7 +8,7 @@
 #include "kernels/comm/nccl.cuh"
 #include "os/where.h"
 
-/* The CTAs of a sum: so many that it takes half the time of the work next to it, if that work runs at FLOPS on each SM
+/* The CTAs of a sum: so many that it takes a quarter of the time of the work next to it, if that work runs at FLOPS on each SM
  * and each CTA sums BYTES per second. Both were measured in training steps on two H200 (docs/ranks.md). */
 static const double FLOPS = 3.4e12, BYTES = 35e9;
 enum { LEAST_CTAS = 2, MOST_CTAS = 16, ANY_CTAS = 64 };
@@ -132,7 +132,7 @@ static int ctas_for(const pb_comm *c, double bytes_per_flop)
 {
     const int asked = pb_nccl_state_of(c)->asked;
     if (asked > 1) return asked;
-    const double ctas = ceil(2 * bytes_per_flop * pb_cuda_device_of(c->ctx)->sms * FLOPS / BYTES);
+    const double ctas = ceil(4 * bytes_per_flop * pb_cuda_device_of(c->ctx)->sms * FLOPS / BYTES);
     return ctas < LEAST_CTAS ? LEAST_CTAS : ctas > MOST_CTAS ? MOST_CTAS : (int)ctas;
 }
 
@@ -141,6 +141,14 @@ const pb_memory_source *pb_nccl_window_memory(const pb_comm *c, double bytes_per
     pb_nccl_state *s = pb_nccl_state_of(c);
     if (!s->sums) s->ctas = ctas_for(c, bytes_per_flop);
     return s->source.alloc ? &s->source : NULL;
+}
+
+bool pb_nccl_meets_window(const pb_comm *c, const void *p, size_t bytes)
+{
+    const char *from = (const char *)p;
+    for (const pb_nccl_window *w = pb_nccl_state_of(c)->windows; w; w = w->next)
+        if (from < (const char *)w->p + w->bytes && from + bytes > (const char *)w->p) return true;
+    return false;
 }
 
 static bool in_a_window(const pb_nccl_state *s, const void *p, size_t bytes)

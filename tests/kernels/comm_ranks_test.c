@@ -98,11 +98,11 @@ static pb_status sum_and_wait(pb_ctx *c, void *self)
 
 /* Sums a buffer of pb_comm_window_memory twice eagerly, then by three replays of one graph, with other inputs each
  * time. */
-static void check_window(size_t count, pb_dtype t, bool in_place, bool ordered)
+static void check_window(size_t count, pb_dtype t, bool in_place)
 {
     const pb_memory_source *source = pb_comm_window_memory(all, 0);
     const size_t bytes = count * pb_dtype_size(t);
-    pb_comm_all_reduce_args a = {.comm = all, .count = count, .dtype = t, .ordered = ordered, .overlap = true};
+    pb_comm_all_reduce_args a = {.comm = all, .count = count, .dtype = t, .overlap = true};
     pb_graph *graph = NULL;
     void *x, *y;
     CHECK_OK(pb_alloc_from(ctx, source, bytes, &x));
@@ -113,10 +113,10 @@ static void check_window(size_t count, pb_dtype t, bool in_place, bool ordered)
         CHECK_OK(pb_copy(ctx, in_place ? y : x, values, bytes));
         if (k < 2) CHECK_OK(sum_and_wait(ctx, &a));
         if (k == 2) CHECK_OK(pb_record(ctx, sum_and_wait, &a, &graph));
-        assert_true((busy_meanwhile > 0) == (source && !ordered && bytes >= (size_t)1 << 20));
+        assert_true((busy_meanwhile > 0) == (source && bytes >= (size_t)1 << 20));
         assert_int_equal(ctx->busy_sms, 0);
         if (k >= 2) CHECK_OK(pb_replay(ctx, graph));
-        check_reduced(y, t, 0, count, 70 + k, PB_COMM_SUM, ordered);
+        check_reduced(y, t, 0, count, 70 + k, PB_COMM_SUM, false);
         pb_release(ctx, values);
     }
     pb_graph_free(ctx, graph);
@@ -130,10 +130,10 @@ static void sums_of_window_memory_are_right(void **state)
     (void)state;
     if (ctx->id == PB_CUDA && ranks > 1 && asked && strcmp(asked, "1") == 0 && !pb_comm_window_memory(all, 0))
         fail_msg("PB_NCCL_WINDOWS=1, but there are no windows: they need one host and NCCL 2.28");
-    for (int k = 0; k < 8; k++) {
+    for (int k = 0; k < 4; k++) {
         const pb_dtype t = k & 1 ? PB_BF16 : PB_F32;
-        check_window(1001, t, k & 2, k & 4);
-        if (pb_comm_window_memory(all, 0)) check_window(600007, t, k & 2, k & 4); /* 1 MiB and more */
+        check_window(1001, t, k & 2);
+        if (pb_comm_window_memory(all, 0)) check_window(600007, t, k & 2); /* 1 MiB and more */
     }
 }
 
