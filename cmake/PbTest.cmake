@@ -6,9 +6,9 @@ if(PB_SANITIZE) # loops are ten times slower, or more
   set(pb_test_seconds 900)
 endif()
 
-# The tests that take longest, with seconds on two processors. CTest starts tests of large COST first, so that none of
-# these runs alone at the end. By itself it knows no times in a new build folder. The first number is without sanitizers,
-# the second with them; 0: not built then.
+# The tests that take longest, with seconds on two processors: without sanitizers / with them; 0: not built then. CTest
+# starts tests of large COST first, so that no long test runs alone at the end. In a new build folder CTest has no times
+# of earlier runs, so they are given here.
 set(pb_test_costs
   simulate_test=40/0 pairs_test=87/0 grad_test=76/0 validation_test=75/0 ops_test=72/156 bisect_test=70/81
   train_test=58/91 readme_test=57/0 doctor_test=56/72 tiny_weights=54/0 pair_family_test=53/0 instructions_test=41/0

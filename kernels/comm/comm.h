@@ -69,18 +69,22 @@ void pb_comm_close(pb_comm *comm);
 
 /* Memory for the buffers of large all_reduce calls between GPUs, for pb_alloc_from and pb_arena_begin_in. It is
  * registered as windows of NCCL 2.28. A sum with ordered = false whose x and y lie in it, of 1 MiB or more, is made by
- * NCCL's symmetric kernels, which need only a few SMs: as many as bytes_per_flop requires, the bytes of the sums per FLOP
- * of the work that runs next to them. The first call with windows decides for all. From such a sum with overlap = true until the next wait, matrix
- * products and the backward pass of attention divide their work among the SMs that it leaves free (pb_ctx, busy_sms),
- * but not with ctx->deterministic. EUNSUPPORTED: an all_to_all of this memory, or an ordered sum of it.
- * Returns NULL, and all_reduce works as without it, unless PB_NCCL_WINDOWS in the environment is 1 (or the most CTAs that
- * a sum may have, 2 to 64), and on a CPU, for
- * one rank, for ranks on several hosts, on the plan backend, and with NCCL before 2.28. Where GPUs are not connected by
+ * NCCL's symmetric kernels, which need few SMs. bytes_per_flop, the bytes that are summed per FLOP of the work that
+ * runs next to the sums, determines how many; after the first allocation from the source it has no effect, until the
+ * communicator is closed. From such a sum with overlap = true until the next wait, matrix products and the backward
+ * pass of attention divide their work among the SMs that it leaves free (pb_ctx, busy_sms), but not with
+ * ctx->deterministic.
+ *
+ * Returns NULL, and all_reduce works as without it, where PB_NCCL_WINDOWS is not in the environment or 0, on a CPU, for
+ * one rank, for ranks on several hosts, on the plan backend, and with NCCL before 2.28. PB_NCCL_WINDOWS=1: as many CTAs
+ * as described; 2 to 64: at most so many, whatever bytes_per_flop is.
+ *
+ * EUNSUPPORTED: all_to_all, an ordered sum or an uneven reduce_scatter of this memory. Where GPUs are not connected by
  * NVLink the sums are correct but slow, because NCCL then uses its ring kernels with these few SMs. When a rank is lost
  * during such a sum, pb_comm_abort may not end, and the process then ends 10 s after pb_comm_abandon.
  * Allocating is collective: all ranks of the group allocate the same sizes in the same order; if one fails before it
  * does, the others wait until the monitor ends the job. Free the memory before the communicator. EINVAL of
- * pb_comm_open: PB_NCCL_WINDOWS differs between the ranks. */
+ * pb_comm_open: PB_NCCL_WINDOWS is none of these numbers, or differs between the ranks. */
 const pb_memory_source *pb_comm_window_memory(const pb_comm *comm, double bytes_per_flop);
 
 int pb_comm_rank(const pb_comm *comm); /* 0 for NULL */

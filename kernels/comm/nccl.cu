@@ -157,11 +157,6 @@ static pb_status exchange(pb_comm *c, const void *x, void *y, size_t count, cons
     const size_t each = pb_dtype_size(t);
     const char *from = (const char *)x;
     char *to = (char *)y;
-    size_t out_all = 0, in_all = 0;
-    for (int r = 0; r < c->size; r++) out_all += send ? send[r] : count, in_all += receive ? receive[r] : count;
-    /* With NCCL 2.28.3 on two H200, ncclSend and ncclRecv of a window that another communicator has registered hang. */
-    if (pb_nccl_meets_window(c, x, out_all * each) || pb_nccl_meets_window(c, y, in_all * each))
-        return pb_fail(PB_EUNSUPPORTED, "communicator %s: memory of windows cannot be exchanged by ncclSend", c->role);
     ncclResult_t e = pb_nccl.GroupStart();
     for (int r = 0; r < c->size && e == ncclSuccess; r++) {
         const size_t out = send ? send[r] : count, in = receive ? receive[r] : count;
@@ -244,9 +239,22 @@ static pb_status follow(pb_ctx *ctx, pb_comm *c)
     return PB_OK;
 }
 
+/* With NCCL 2.28.3 on two H200, ncclSend and ncclRecv of memory hang that another communicator has registered as a
+ * window. Ordered sums and uneven reduce_scatter use them too (perform.c). */
+static pb_status refuse_windows(const pb_comm *c, const pb_comm_call *call)
+{
+    const bool sums = call->kind == PB_COMM_ALL_REDUCE || call->kind == PB_COMM_REDUCE_SCATTER;
+    const bool blocks = sums && ((call->ordered && call->op == PB_COMM_SUM) || call->send);
+    if (call->kind != PB_COMM_ALL_TO_ALL && !blocks) return PB_OK;
+    if (!pb_nccl_in_window(c, call->x) && !pb_nccl_in_window(c, call->y)) return PB_OK;
+    return pb_fail(PB_EUNSUPPORTED, "communicator %s: no %s%s of memory of pb_comm_window_memory", c->role,
+                   call->ordered ? "ordered " : "", pb_comm_kind_name(call->kind));
+}
+
 static pb_status perform(pb_ctx *ctx, pb_comm *c, const pb_comm_call *call)
 {
     PB_TRY(status_of(c));
+    PB_TRY(refuse_windows(c, call));
     PB_TRY(begin(ctx, c));
     const pb_status s = pb_comm_perform(c, call);
     if (!call->overlap || s != PB_OK) {

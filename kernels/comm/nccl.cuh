@@ -64,8 +64,8 @@ pb_status pb_nccl_windows_asked(int *asked);
 /* Sets the source if windows are asked for, the library has them, and the group is on one host. */
 void pb_nccl_offer_windows(pb_comm *c, const pb_world *w, const int *members, int asked);
 const pb_memory_source *pb_nccl_window_memory(const pb_comm *c, double bytes_per_flop);
-/* True if p[0..bytes) has memory of a window. */
-bool pb_nccl_meets_window(const pb_comm *c, const void *p, size_t bytes);
+/* True if p points into a window. */
+bool pb_nccl_in_window(const pb_comm *c, const void *p);
 /* Returns 0 if the sum of x into y must run in s->comm. Otherwise it must run in s->sums; returns the most CTAs of it. */
 int pb_nccl_sum_ctas(const pb_comm *c, const void *x, const void *y, size_t bytes);
 #endif

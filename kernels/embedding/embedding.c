@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* ---- reference in double precision ---------------------------------------------------------- */
+/* ---- reference: copies, and sums in f32 in the order of the tokens ------------------------------ */
 
 static pb_status fwd_ref(pb_ctx *ctx, const void *args)
 {
@@ -28,6 +28,18 @@ static bool seen_before(const int32_t *ids, int t)
     return false;
 }
 
+/* Adds all tokens of the row of token t, its first one, and rounds once. */
+static void add_to_bf16(const pb_embedding_bwd_args *a, int t, size_t row)
+{
+    const size_t D = (size_t)a->D;
+    for (size_t d = 0; d < D; d++) {
+        float sum = (float)pb_load(a->dtable, row + d, PB_BF16);
+        for (int u = t; u < a->T; u++)
+            if (a->ids[u] == a->ids[t]) sum += (float)pb_load(a->dy, (size_t)u * D + d, a->dtype);
+        pb_store(a->dtable, row + d, PB_BF16, (double)sum);
+    }
+}
+
 static pb_status bwd_ref(pb_ctx *ctx, const void *args)
 {
     const pb_embedding_bwd_args *a = args;
@@ -35,14 +47,12 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     (void)ctx;
     for (size_t i = 0; !a->accumulate && i < (size_t)a->V * D; i++) pb_store(a->dtable, i, a->table_dtype, 0);
     for (int t = 0; t < a->T; t++) {
-        if (a->ids[t] < 0 || a->ids[t] >= a->V || seen_before(a->ids, t)) continue;
-        for (size_t d = 0; d < D; d++) {
-            const size_t at = (size_t)a->ids[t] * D + d;
-            float sum = (float)pb_load(a->dtable, at, a->table_dtype);
-            for (int u = t; u < a->T; u++)
-                if (a->ids[u] == a->ids[t]) sum += (float)pb_load(a->dy, (size_t)u * D + d, a->dtype);
-            pb_store(a->dtable, at, a->table_dtype, (double)sum);
-        }
+        if (a->ids[t] < 0 || a->ids[t] >= a->V) continue;
+        const size_t row = (size_t)a->ids[t] * D;
+        if (a->table_dtype == PB_F32)
+            for (size_t d = 0; d < D; d++)
+                ((float *)a->dtable)[row + d] += (float)pb_load(a->dy, (size_t)t * D + d, a->dtype);
+        else if (!seen_before(a->ids, t)) add_to_bf16(a, t, row);
     }
     return PB_OK;
 }

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/threads.h"
 #include "kernels/embedding/embedding.h"
 
 static inline bool inside(int32_t id, int V) { return id >= 0 && id < V; }
@@ -91,8 +92,8 @@ static bool seen_before(const int32_t *ids, int t)
     return u < t;
 }
 
-/* Adds the tokens of thread `me` to a table in bf16: all tokens of a row to `sum` [D], which is rounded once. The ids are
- * searched for those of the same row; this takes less time than the additions up to several thousand tokens. */
+/* Adds the tokens of thread `me` to a table in bf16: all tokens of a row to `sum` [D], which is rounded once. For each
+ * row all ids are searched for its tokens, so the time grows with the square of the number of tokens. */
 static void add_rows(const pb_embedding_bwd_args *a, int threads, int me, float *sum)
 {
     const size_t D = (size_t)a->D;
@@ -111,7 +112,8 @@ pb_status PB_FAST(pb_embedding_bwd)(pb_ctx *ctx, const void *args)
     const pb_embedding_bwd_args *a = args;
     const size_t D = a->D, V = a->V, e = pb_dtype_size(a->table_dtype);
     float *sums = ctx->scratch; /* [threads,D] of a table in bf16 */
-#pragma omp parallel if ((a->accumulate ? 0 : V * D) + a->T * D > 8192)
+    const int most = pb_threads_for(ctx, 0, a->table_dtype == PB_F32 ? 0 : D);
+#pragma omp parallel num_threads(most) if ((a->accumulate ? 0 : V * D) + a->T * D > 8192)
     {
         const int threads = omp_get_num_threads(), me = omp_get_thread_num();
         if (!a->accumulate) {

@@ -68,6 +68,7 @@ static void the_number_of_threads_changes_nothing(void **state)
 {
     enum { T = 500, V = 40, D = 70 };
     static float dy[T * D], one[V * D], many[V * D];
+    static uint16_t one16[V * D], many16[V * D];
     int32_t ids[T];
     for (size_t i = 0; i < T * D; i++) dy[i] = (float)pb_uniform(1, i);
     for (size_t t = 0; t < T; t++) ids[t] = (int32_t)(V * pb_uniform(2, t));
@@ -75,12 +76,22 @@ static void the_number_of_threads_changes_nothing(void **state)
     const int threads = omp_get_max_threads();
     omp_set_num_threads(1);
     pb_status s = pb_embedding_bwd(*state, &a);
-    a.dtable = many;
+    pb_embedding_bwd_args narrow = a;
+    narrow.dtable = one16, narrow.table_dtype = PB_BF16;
+    if (s == PB_OK) s = pb_embedding_bwd(*state, &narrow);
+    a.dtable = many, narrow.dtable = many16;
     omp_set_num_threads(3);
     if (s == PB_OK) s = pb_embedding_bwd(*state, &a);
+    if (s == PB_OK) s = pb_embedding_bwd(*state, &narrow);
     omp_set_num_threads(threads);
     CHECK_OK(s);
     assert_memory_equal(one, many, sizeof one);
+    assert_memory_equal(one16, many16, sizeof one16);
+    for (size_t i = 0; i < V * D; i++) { /* the f32 sum, rounded */
+        uint16_t want;
+        pb_store(&want, 0, PB_BF16, (double)one[i]);
+        assert_int_equal(one16[i], want);
+    }
 }
 
 /* The output is large enough for streaming stores. */

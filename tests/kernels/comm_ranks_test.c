@@ -123,13 +123,30 @@ static void check_window(size_t count, pb_dtype t, bool in_place)
     pb_release(ctx, y), pb_release(ctx, x);
 }
 
-/* On a CPU, and without PB_NCCL_WINDOWS=1, the memory is like any other. */
+/* They would hang. */
+static void check_refused(const pb_memory_source *source)
+{
+    enum { N = 4000 };
+    void *x;
+    CHECK_OK(pb_alloc_from(ctx, source, N * sizeof(float), &x));
+    CHECK_FAILS(
+        pb_comm_all_reduce(ctx, &(pb_comm_all_reduce_args){.comm = all, .x = x, .y = x, .count = N, .ordered = true}),
+        PB_EUNSUPPORTED, "no ordered all_reduce");
+    void *y = tensor(N, PB_F32);
+    CHECK_FAILS(
+        pb_comm_all_to_all(ctx, &(pb_comm_all_to_all_args){.comm = all, .x = x, .y = y, .count = (size_t)(N / ranks)}),
+        PB_EUNSUPPORTED, "no all_to_all");
+    pb_release(ctx, y), pb_release(ctx, x);
+}
+
+/* On a CPU, and without PB_NCCL_WINDOWS, the memory is like any other. */
 static void sums_of_window_memory_are_right(void **state)
 {
     const char *asked = getenv("PB_NCCL_WINDOWS");
     (void)state;
-    if (ctx->id == PB_CUDA && ranks > 1 && asked && strcmp(asked, "1") == 0 && !pb_comm_window_memory(all, 0))
-        fail_msg("PB_NCCL_WINDOWS=1, but there are no windows: they need one host and NCCL 2.28");
+    if (ctx->id == PB_CUDA && ranks > 1 && asked && strcmp(asked, "0") != 0 && !pb_comm_window_memory(all, 0))
+        fail_msg("PB_NCCL_WINDOWS=%s, but there are no windows: they need one host and NCCL 2.28", asked);
+    if (pb_comm_window_memory(all, 0)) check_refused(pb_comm_window_memory(all, 0));
     for (int k = 0; k < 4; k++) {
         const pb_dtype t = k & 1 ? PB_BF16 : PB_F32;
         check_window(1001, t, k & 2);

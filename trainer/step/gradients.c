@@ -205,7 +205,7 @@ static pb_status reduce_bucket(pb_ctx *ctx, const pb_trainer *t, const pb_bucket
     PB_TRY(add_own(ctx, t, b, &x));
     if (!reduces(t)) return PB_OK;
     if (!g->narrow) return reduce(ctx, t, b, x, g->sum + b->at, PB_F32);
-    PB_TRY(narrow_bucket(ctx, t, b)); /* each == sum: only `ordered` separates them, which needs f32 */
+    PB_TRY(narrow_bucket(ctx, t, b)); /* each == sum: they differ only with `ordered` */
     return reduce(ctx, t, b, g->narrow + b->at, g->narrow + b->at, PB_BF16);
 }
 

@@ -41,12 +41,12 @@ pb_status pb_gradients_end(pb_ctx *ctx, const pb_trainer *t);
 /* Returns the gradients of the last micro-batch in bucket b, [b->n]. */
 const float *pb_bucket_grad(const pb_trainer *t, const pb_bucket *b);
 /* Returns the device memory that has the sum of p's gradient over the ranks after the backward phase, and its dtype.
- * With --reduce bf16 this is the bf16 sum as it was reduced; p->sum is then not valid. It is p->sum, in f32, if the
- * state is sharded, if the optimizer is NorMuon, and if the clip is neither none nor multi. */
+ * With --reduce bf16 this is the bf16 sum as it was reduced; p->sum is then not valid. It is p->sum, in f32, if
+ * any of these holds: the state is sharded, the optimizer is NorMuon, the clip is neither none nor multi. */
 void *pb_gradient_sum(const pb_trainer *t, const pb_param *p, pb_dtype *dtype);
 /* Returns where the backward pass of this micro-batch writes the gradient of p, and its dtype. This is p->grad, in f32,
- * unless --reduce bf16 rounds the gradient and one op computes it from a single micro-batch: the op then writes bf16 to
- * where the ranks are added, and p->grad is not valid. For weights of pb_product, the head and the embedding. NULL: p is
+ * unless --reduce bf16 rounds the gradient and one op computes it from a single micro-batch: the op then writes bf16
+ * into the buffer that is summed over the ranks, and p->grad is not valid. For weights of pb_product, the head and the embedding. NULL: p is
  * not trained. */
 void *pb_gradient_written(const pb_trainer *t, const pb_param *p, pb_dtype *dtype);
 /* Rounds n elements to bf16; converts them back. */

@@ -248,8 +248,8 @@ pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **
     t->cfg.model.no_weights = cfg->comm && cfg->shard >= PB_SHARD_PARAMETERS;
     t->cfg.model.row_moments = cfg->optimizer == PB_OPTIMIZER_NORMUON;
     t->cfg.model.no_grads = cfg->comm && cfg->shard >= PB_SHARD_GRADIENTS;
-    if (cfg->shard == PB_SHARD_NONE && !cfg->ordered && !ctx->deterministic)
-        t->cfg.model.grads_source = pb_comm_window_memory(cfg->comm, sum_per_flop(cfg));
+    const bool windows = cfg->shard == PB_SHARD_NONE && !cfg->ordered && !ctx->deterministic;
+    t->cfg.model.grads_source = windows ? pb_comm_window_memory(cfg->comm, sum_per_flop(cfg)) : NULL;
     t->context = context_of(cfg);
     t->cfg.S = cfg->S / t->context.ranks;
     pb_set_shape(t, cfg->S);

@@ -65,8 +65,8 @@ static void check_step(pb_ctx *ctx, const pb_train_config *c, int parts)
     float *want = test_fetch(ctx, alone->model.outer[PB_P_embed]->sum, n * sizeof *want);
     double most = 0;
     for (size_t i = 0; i < n; i++) most = fmax(most, fabs((double)want[i]));
-    /* f32: the same numbers in another order. bf16: the head's part is rounded on each rank, the sum, and the sum with
-     * the rows. */
+    /* f32: the same numbers in another order. bf16: three roundings, of each rank's head part, of their sum, and of that
+     * sum after the rows are added. */
     const bool bf16 = c->reduce == PB_REDUCE_BF16;
     const double tol = bf16 ? (parts + 2) * 0x1p-8 : 1e-5;
     for (int i = 0; i < t->gradients.slices.n; i++) {
