@@ -110,10 +110,9 @@ static void add_rows(const pb_embedding_bwd_args *a, int threads, int me, float 
 pb_status PB_FAST(pb_embedding_bwd)(pb_ctx *ctx, const void *args)
 {
     const pb_embedding_bwd_args *a = args;
-    const size_t D = a->D, V = a->V, e = pb_dtype_size(a->table_dtype);
+    const size_t D = a->D, V = a->V, e = pb_dtype_size(a->table_dtype), each = a->table_dtype == PB_F32 ? 0 : D;
     float *sums = ctx->scratch; /* [threads,D] of a table in bf16 */
-    const int most = pb_threads_for(ctx, 0, a->table_dtype == PB_F32 ? 0 : D);
-#pragma omp parallel num_threads(most) if ((a->accumulate ? 0 : V * D) + a->T * D > 8192)
+#pragma omp parallel num_threads(pb_threads_for(ctx, 0, each)) if ((a->accumulate ? 0 : V * D) + a->T * D > 8192)
     {
         const int threads = omp_get_num_threads(), me = omp_get_thread_num();
         if (!a->accumulate) {
