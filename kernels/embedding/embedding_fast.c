@@ -121,7 +121,7 @@ pb_status PB_FAST(pb_embedding_bwd)(pb_ctx *ctx, const void *args)
 #pragma omp barrier
         }
         if (a->table_dtype == PB_F32) add_tokens(a, threads, me);
-        else add_rows(a, threads, me, sums + (size_t)me * D);
+        else add_rows(a, threads, me, sums + (size_t)me * each);
     }
     return PB_OK;
 }
