@@ -239,8 +239,9 @@ static pb_status follow(pb_ctx *ctx, pb_comm *c)
     return PB_OK;
 }
 
-/* With NCCL 2.28.3 on two H200, ncclSend and ncclRecv of memory hang that another communicator has registered as a
- * window. Ordered sums and uneven reduce_scatter use them too (perform.c). */
+/* Refuses collectives that exchange memory of a window by ncclSend and ncclRecv: all_to_all, ordered sums and uneven
+ * reduce_scatter (perform.c). With NCCL 2.28.3 on two H200 they hang there; the window belongs to another
+ * communicator. The cause is not known. */
 static pb_status refuse_windows(const pb_comm *c, const pb_comm_call *call)
 {
     const bool sums = call->kind == PB_COMM_ALL_REDUCE || call->kind == PB_COMM_REDUCE_SCATTER;

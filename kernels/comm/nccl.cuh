@@ -58,8 +58,8 @@ bool pb_nccl_is_aborting(pb_nccl_state *s);
         if (e_ != ncclSuccess) return pb_nccl_failed(c, e_, "nccl" #call);                                             \
     } while (0)
 
-/* PB_NCCL_WINDOWS of the environment: 0, no windows; 1, windows and as many CTAs as ctas_for computes; more: at most so
- * many CTAs. EINVAL: it is something else. */
+/* Reads PB_NCCL_WINDOWS of the environment. 0 or not set: no windows. 1: windows, and the number of CTAs is computed
+ * from bytes_per_flop. 2 to 64: windows, and at most so many CTAs. EINVAL: it is something else. */
 pb_status pb_nccl_windows_asked(int *asked);
 /* Sets the source if windows are asked for, the library has them, and the group is on one host. */
 void pb_nccl_offer_windows(pb_comm *c, const pb_world *w, const int *members, int asked);

@@ -28,7 +28,7 @@ static bool seen_before(const int32_t *ids, int t)
     return false;
 }
 
-/* Adds all tokens of the row of token t, its first one, and rounds once. */
+/* Adds all tokens of a table row, and rounds the sum once. t: the first token of the row; row: its first element. */
 static void add_to_bf16(const pb_embedding_bwd_args *a, int t, size_t row)
 {
     const size_t D = (size_t)a->D;

@@ -9,8 +9,8 @@
  *     2. sorts the hits of a window by row, and by t within a row;
  *     3. adds their dy in this order: a thread owns columns and has BWD_LOADS tokens in flight;
  *     4. at the end clears its rows that no token hit, unless it accumulates.
- * Limited by memory bandwidth: De + Dw bytes per hit (and Dw more with accumulate), and Dw per row that is only cleared,
- * with w bytes per element of dtable. A dtable in bf16 holds a row's sum between two windows, so it is rounded once per
+ * Limited by memory bandwidth: De + Dw bytes per hit (and Dw more with accumulate), and Dw per row that is only
+ * cleared, with w bytes per element of dtable. A dtable in bf16 holds a row's sum between two windows, so it is rounded once per
  * window that adds to it. */
 #include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/embedding/embedding.h"

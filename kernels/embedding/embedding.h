@@ -3,9 +3,9 @@
  *     y[t,:] = table[ids[t],:]        dtable[v,:] (+)= sum over t with ids[t] = v of dy[t,:]
  *
  * T = B*S tokens. An id outside [0,V) gives a row of NaN in y, so that the error shows, and adds nothing to dtable.
- * Deterministic implementations add in ascending t. The sum of a row is f32. Where dtable is bf16, the reference and the
- * CPU implementations round it once; the GPU rounds it once for each window of at most 4096 consecutive tokens in which
- * the row occurs. */
+ * Deterministic implementations add in ascending t. The sum of a row is f32. Where dtable is bf16, the reference and
+ * the CPU implementations round it once; the GPU rounds it once for each window of at most 4096 consecutive tokens in
+ * which the row occurs. */
 #ifndef PB_EMBEDDING_H
 #define PB_EMBEDDING_H
 #include "kernels/engine/op.h"

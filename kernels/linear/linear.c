@@ -158,7 +158,8 @@ const pb_impl pb_linear_dw_cpu[] = IMPLS(dw);
 /* ---- op descriptors (pb_op): shapes, argument checks, inputs, costs --------------------------- */
 
 /* Axes of the shapes below: there are T = B*S tokens; b = 1: with a bias (fwd, dw); a = 1: accumulate (dx, dw); w = 1:
- * dw has the type of the other tensors instead of f32 (dw). The summed dimension is K in fwd, N in dx and T in dw; each of them is large in some shape. */
+ * the tensor dw has the type of the other tensors instead of f32 (op dw). The summed dimension is K in fwd, N in dx and
+ * T in dw; each of them is large in some shape. */
 static const char axes[] = "BSNKba", dw_rare[] = "w";
 static const pb_dims edge[] = {
     {2, 3, 5, 7},

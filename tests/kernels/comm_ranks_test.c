@@ -123,7 +123,7 @@ static void check_window(size_t count, pb_dtype t, bool in_place)
     pb_release(ctx, y), pb_release(ctx, x);
 }
 
-/* They would hang. */
+/* Collectives that would hang with memory of a window fail instead. */
 static void check_refused(const pb_memory_source *source)
 {
     enum { N = 4000 };

@@ -144,7 +144,8 @@ static bool is_product(const pb_trainer *t, const pb_param *p)
     return false;
 }
 
-/* The lookup part of a tied embedding's gradient is added to that of the head, except where it travels as rows. */
+/* True if a single op computes the whole gradient of p. The gradient of a tied embedding has two parts, from the head
+ * and from the lookup; the lookup's part is added by another op here, unless it travels as rows. */
 static bool written_by_one_op(const pb_trainer *t, const pb_param *p)
 {
     const pb_model *m = &t->model;
@@ -174,8 +175,8 @@ typedef struct run {
     size_t at, n; /* the elements of the tensors and of the gaps between them */
 } run;
 
-/* Sets *r to the next run, from order[r->end] on and below element `end`, of tensors that `chosen` selects. Returns false
- * if no further tensor is selected. */
+/* Sets *r to the next run, from order[r->end] on and below element `end`, of tensors that `chosen` selects. Returns
+ * false if no further tensor is selected. */
 static bool next_run(const pb_trainer *t, size_t end, bool (*chosen)(const pb_trainer *t, const pb_param *p), run *r)
 {
     pb_param *const *order = t->model.order;

@@ -45,9 +45,9 @@ const float *pb_bucket_grad(const pb_trainer *t, const pb_bucket *b);
  * any of these holds: the state is sharded, the optimizer is NorMuon, the clip is neither none nor multi. */
 void *pb_gradient_sum(const pb_trainer *t, const pb_param *p, pb_dtype *dtype);
 /* Returns where the backward pass of this micro-batch writes the gradient of p, and its dtype. This is p->grad, in f32,
- * unless --reduce bf16 rounds the gradient and one op computes it from a single micro-batch: the op then writes bf16
- * into the buffer that is summed over the ranks, and p->grad is not valid. For weights of pb_product, the head and the embedding. NULL: p is
- * not trained. */
+ * unless all of these hold: --reduce bf16, a model in bf16, a step of one micro-batch, and one op computes the whole
+ * gradient. The op then writes bf16 into the buffer that is summed over the ranks, and p->grad is not valid. For
+ * weights of pb_product, the head and the embedding. NULL: p is not trained. */
 void *pb_gradient_written(const pb_trainer *t, const pb_param *p, pb_dtype *dtype);
 /* Rounds n elements to bf16; converts them back. */
 pb_status pb_narrow(pb_ctx *ctx, const float *from, uint16_t *to, size_t n);

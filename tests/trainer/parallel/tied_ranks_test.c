@@ -1,6 +1,6 @@
 /* tied_ranks_test.c - tests the gradient of a tied embedding whose lookup part travels as rows of tokens: it is that of
  * one rank that accumulates the same micro-batches, up to rounding, for every reduction and every kind of sharding, and
- * the same on all ranks. And which gradients are written in bf16. */
+ * the same on all ranks. Also tests which gradients the backward pass writes in bf16. */
 #include "tests/ranks/ranks_test.h"
 #include "tests/trainer/step/trainer_fixture.h"
 #include "trainer/step/gradients.h"
