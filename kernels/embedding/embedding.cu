@@ -10,8 +10,8 @@
  *     3. adds their dy in this order: a thread owns columns and has BWD_LOADS tokens in flight;
  *     4. at the end clears its rows that no token hit, unless it accumulates.
  * Limited by memory bandwidth: De + Dw bytes per hit (and Dw more with accumulate), and Dw per row that is only
- * cleared, with w bytes per element of dtable. A dtable in bf16 holds a row's sum between two windows, so it is rounded once per
- * window that adds to it. */
+ * cleared, with w bytes per element of dtable. A dtable in bf16 holds a row's sum between two windows, so the sum is
+ * rounded once per window that adds to it. */
 #include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/embedding/embedding.h"
 
