@@ -32,6 +32,11 @@ def key_of(name, axes):
     return name + "?" + "&".join(f"{a}={axes[a]}" for a in sorted(axes))
 
 
+def has(axes, want):
+    """Whether a case has the wanted axes. Cases of several ranks are found only where `ranks` is wanted."""
+    return want.items() <= axes.items() and ("ranks" in axes) == ("ranks" in want)
+
+
 class Requirement:
     """The rows of one requirement, from the newest session; it is met when no process failed it. bench writes the
     note as `statement: metric relation bound; how`."""
@@ -86,7 +91,8 @@ class Results:
         self.value = {at: statistics.median(v) for at, v in values.items()}
         self.count = {at: len(v) for at, v in values.items()}
         stored = [row for row in rows if row["run_id"].startswith("baseline:")]
-        self.sessions = len({row["run_id"] for row in stored}) or 1
+        # Not the run_ids: a session of two GPUs, for example, has other rows than one of a GPU.
+        self.sessions = max(self.count.values(), default=1) if stored else 1
         self.processes = min([int(row["process"]) for row in stored] or self.count.values(), default=0)
 
     def get(self, key, metric):
@@ -95,13 +101,13 @@ class Results:
     def find(self, name, metric, best=min, **want):
         """The key with these axes whose figure is the best one, or None."""
         found = [(value, key) for (key, m), value in self.value.items()
-                 if m == metric and key.startswith(name + "?") and want.items() <= axes_of(key)[1].items()]
+                 if m == metric and key.startswith(name + "?") and has(axes_of(key)[1], want)]
         return best(found)[1] if found else None
 
     def axes(self, name, metric, **want):
         """The axes of every key with this name, metric and these axes."""
         keys = sorted(key for key, m in self.value if m == metric and key.startswith(name + "?"))
-        return [axes for axes in (axes_of(key)[1] for key in keys) if want.items() <= axes.items()]
+        return [axes for axes in (axes_of(key)[1] for key in keys) if has(axes, want)]
 
     def requirements(self, prefix=""):
         return [Requirement(key, rows) for key, rows in self.judged.items() if key.startswith("requirement/" + prefix)]

@@ -8,7 +8,7 @@ import subprocess
 from readme_findings import SUITES, findings
 from readme_gate import gate
 from readme_results import (KERNEL_PEERS, ROOT, STEP, STEP_PEERS, Results, axes_of, fail, file_of, key_of, needs,
-                            over, percent, plain, si, span, table)
+                            over, percent, plain, several, si, span, table)
 
 # ---- kernels and steps ---------------------------------------------------------------------------------------
 
@@ -205,6 +205,58 @@ def v4_steps(_, r):
         rows)
 
 
+# ---- several ranks ---------------------------------------------------------------------------------------------
+
+EXPOSED = "exposed_communication_time"
+
+
+def ratio_to_peer(pairs, key):
+    """The time of a peer's case over ours in the same round, median over rounds, and the peer's time; "" without it."""
+    rounds = pairs.get(key, {}).values()
+    theirs = [theirs for _, _, theirs in rounds]
+    return [plain(statistics.median(t / own for _, own, t in rounds)) if rounds else "",
+            si(statistics.median(theirs), "s") if theirs else ""]
+
+
+@needs("throughput.csv")
+def ranks(s, r):
+    """Steps of two GPUs, next to PyTorch's DDP or FSDP2 in rounds of their own."""
+    bounds = {key_of("throughput/step", q.axes): q for q in r.requirements("RANKS-") if q.metric == "efficiency"}
+    pairs = {key: found for side, key, found in s.ours_over_peer()[0] if side == "torch"}
+    rows = []
+    cases = r.axes("throughput/step", "scaling_efficiency", ranks="2")
+    for axes in sorted(cases, key=lambda a: (a["model"], int(a["seq"]), "reduce" in a, "shard" in a)):
+        key = key_of("throughput/step", axes)
+        of, q = functools.partial(r.get, key), bounds.get(key)
+        judged = f"{q.bound:g}: {q.verdict()}" if q else ""
+        ratio = of("sharded_over_replicated")
+        rows.append([f"{axes['model']} {axes['tuning']}, {axes['batch']} x {axes['seq']}", axes.get("reduce", "f32"),
+                     axes.get("shard", "none"), si(of("step_time"), "s"), si(of(EXPOSED), "s"),
+                     f"{of('scaling_efficiency'):.3f}", judged, plain(ratio, "{:.3f}"), si(of("peak_memory"), "B"),
+                     *ratio_to_peer(pairs, key_of("throughput/step", {**axes, "mode": "eager"}))])
+    text = table(["step of two GPUs", "`--reduce`", "`--shard`", "step", "exposed communication", "efficiency",
+                  "required", "over `none`", "memory of a GPU", "PyTorch over Plumb, both eager", "PyTorch"], rows)
+    if not text:
+        return ""
+    key = key_of("throughput/step", axes)
+    return (f"{file_of(r)}, {several(r.count[key, 'step_time'], 'session')} of {several(r.processes, 'process')}; "
+            "graphs. The last two columns: `peers.csv`, one round, DDP and for `parameters` FSDP2.\n\n" + text)
+
+
+@needs("comm.csv")
+def collectives(s, r):
+    pairs = {key: found for side, key, found in s.ours_over_peer()[0] if side == "torch"}
+    rows = []
+    for name in ("all_reduce", "reduce_scatter", "all_gather"):
+        for axes in sorted(r.axes("comm/" + name, "time", ranks="2"), key=lambda a: (int(a["bytes"]), a["dtype"])):
+            key = key_of("comm/" + name, axes)
+            rows.append([name, axes["dtype"], axes["bytes"], si(r.get(key, "time"), "s"),
+                         si(r.get(key, "bus_bandwidth"), "B/s"), *ratio_to_peer(pairs, key)[:1]])
+    return (f"{file_of(r)}, {several(r.sessions, 'session')} of {several(r.processes, 'process')}; the last column: "
+            "`peers.csv`, median of two rounds.\n\n" + table(
+                ["collective of two GPUs", "dtype", "bytes", "time", "bus bandwidth", "PyTorch's time over Plumb's"], rows))
+
+
 # ---- requirements, machines and the comparison rule ----------------------------------------------------------
 
 
@@ -312,5 +364,5 @@ def dependencies(_):
 
 
 TABLES = {f.__name__: f for f in (
-    findings, sample, kernels, steps, throughput, backward, crossover, attention, peers, v4_steps, requirements, cpu,
-    cpu_peers, profile_cost, validation, gate, dependencies)}
+    findings, sample, kernels, steps, throughput, backward, crossover, attention, peers, v4_steps, ranks, collectives,
+    requirements, cpu, cpu_peers, profile_cost, validation, gate, dependencies)}

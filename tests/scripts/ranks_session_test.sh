@@ -36,6 +36,7 @@ rm -rf out
 rm build/bin/bench
 cat >build/bin/bench <<SH
 #!/bin/bash
+[[ \$1 != project ]] || printf '%s\n' "\$@" >"$dir/project"
 [[ \$1 == run ]] || exit 0
 "$real" "\$@" --dry-run >>"$dir/cases" 2>&1
 SH
@@ -54,6 +55,15 @@ for mode in eager graph; do
 done
 for n in 2 4 8; do count 8 "comm/all_reduce\?bytes=[0-9]*&dtype=.*&ranks=$n"; done
 count 0 'ranks=16'
+# The model of a step needs the same step on one rank, so it gets no step with an axis that one rank does not have.
+mapfile -t filters < <(sed -n '/^--filter$/ { n; p }' project)
+while read -r key; do
+    matched=no wanted=no
+    # shellcheck disable=SC2053 # the filter is a glob
+    for filter in "${filters[@]}"; do [[ $key != $filter ]] || matched=yes; done
+    [[ $key =~ \&(reduce|shard|ranks=[48])[=\&] ]] || wanted=yes
+    [[ $matched == "$wanted" ]] || fail "$key: projected: $matched, want $wanted"
+done < <(grep -oE 'throughput/step[^ ]*&mode=eager&[^ ]*' cases | sort -u)
 
 # ---- with peers: PyTorch's collectives next to Plumb's, and its steps next to the measured runs --------------------
 mkdir -p tree/scripts/peers && cp "$source/scripts/ranks-session" tree/scripts

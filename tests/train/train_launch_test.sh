@@ -33,8 +33,11 @@ for i in $(seq 40); do
         "$i" "$(seq -s ' ' "$i" $((i + 1 + i % 9)))"
 done >conversations.jsonl
 read -ra model <<<"${PB_TEST_MODEL:-tiny}"
-exact=(--deterministic)
-[[ ${PB_NCCL_WINDOWS:-0} == 0 ]] || exact=() # ordered sums are not made in windows
+exact=(--deterministic) closed='graphs close '
+if [[ ${PB_NCCL_WINDOWS:-0} != 0 ]]; then
+    exact=()                    # ordered sums are not made in windows
+    closed='(graphs close )?'   # aborting a sum in windows may not return; then ranks end after 10 s without closing
+fi
 args=(--model "${model[@]}" --batch 1 --seq 48 --bucket 48 "${exact[@]}" --quiet --data conversations.jsonl --eval-split 0.4
     --eval-interval 2 --steps 5 --mode graph --save-interval 1 --device "$device")
 others=() # the ranks that are not struck
@@ -89,7 +92,7 @@ for how in "${hows[@]}"; do
     for r in "${others[@]}"; do [[ $(cat "code$r") == 125 ]] || fail "$how: rank $r ended with $(cat "code$r")"; done
     # Only a rank that waits in a collective, and not for the set-up connection, is sure to hear of the loss there.
     [[ $where == replay && $how != fail ]] && for r in "${others[@]}"; do
-        [[ $(cat "events$r") =~ ^(abort )+graphs\ close\ $ ]] || fail "$how: rank $r: events $(cat "events$r")"
+        [[ $(cat "events$r") =~ ^(abort )+$closed$ ]] || fail "$how: rank $r: events $(cat "events$r")"
     done
     [[ $how == kill && $(cat code1) -ne 137 ]] && fail "kill: rank 1 ended with $(cat code1)"
     [[ $(cat ck/latest_checkpointed_iteration.txt) == "$last" ]] || fail "$how: the last checkpoint is $(cat ck/latest*)"
