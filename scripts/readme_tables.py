@@ -210,6 +210,16 @@ def v4_steps(_, r):
 EXPOSED = "exposed_communication_time"
 
 
+def torch_rounds(s, name):
+    """{key: rounds} of PyTorch's cases of several ranks whose keys begin with `name`, and a phrase for the rounds."""
+    pairs = {key: found for side, key, found in s.ours_over_peer()[0]
+             if side == "torch" and key.startswith(name) and "ranks=" in key}
+    counts = {len(found) for found in pairs.values()}
+    if not counts:
+        return pairs, "no peer"
+    return pairs, f"`peers.csv`, median of {span(counts, '{}')} round{'' if max(counts) == 1 else 's'}"
+
+
 def ratio_to_peer(pairs, key):
     """The time of a peer's case over ours in the same round, median over rounds, and the peer's time; "" without it."""
     rounds = pairs.get(key, {}).values()
@@ -222,7 +232,7 @@ def ratio_to_peer(pairs, key):
 def ranks(s, r):
     """Steps of two GPUs, next to PyTorch's DDP or FSDP2 in rounds of their own."""
     bounds = {key_of("throughput/step", q.axes): q for q in r.requirements("RANKS-") if q.metric == "efficiency"}
-    pairs = {key: found for side, key, found in s.ours_over_peer()[0] if side == "torch"}
+    pairs, beside = torch_rounds(s, "throughput/")
     rows = []
     cases = r.axes("throughput/step", "scaling_efficiency", ranks="2")
     for axes in sorted(cases, key=lambda a: (a["model"], int(a["seq"]), "reduce" in a, "shard" in a)):
@@ -240,12 +250,12 @@ def ranks(s, r):
         return ""
     key = key_of("throughput/step", axes)
     return (f"{file_of(r)}, {several(r.count[key, 'step_time'], 'session')} of {several(r.processes, 'process')}; "
-            "graphs. The last two columns: `peers.csv`, one round, DDP and for `parameters` FSDP2.\n\n" + text)
+            f"graphs. The last two columns: {beside}, DDP and for `parameters` FSDP2.\n\n" + text)
 
 
 @needs("comm.csv")
 def collectives(s, r):
-    pairs = {key: found for side, key, found in s.ours_over_peer()[0] if side == "torch"}
+    pairs, beside = torch_rounds(s, "comm/")
     rows = []
     for name in ("all_reduce", "reduce_scatter", "all_gather"):
         for axes in sorted(r.axes("comm/" + name, "time", ranks="2"), key=lambda a: (int(a["bytes"]), a["dtype"])):
@@ -253,8 +263,8 @@ def collectives(s, r):
             rows.append([name, axes["dtype"], axes["bytes"], si(r.get(key, "time"), "s"),
                          si(r.get(key, "bus_bandwidth"), "B/s"), *ratio_to_peer(pairs, key)[:1]])
     return (f"{file_of(r)}, {several(r.sessions, 'session')} of {several(r.processes, 'process')}; the last column: "
-            "`peers.csv`, median of two rounds.\n\n" + table(
-                ["collective of two GPUs", "dtype", "bytes", "time", "bus bandwidth", "PyTorch's time over Plumb's"], rows))
+            f"{beside}.\n\n" + table(["collective of two GPUs", "dtype", "bytes", "time", "bus bandwidth",
+                                      "PyTorch's time over Plumb's"], rows))
 
 
 # ---- requirements, machines and the comparison rule ----------------------------------------------------------
@@ -288,25 +298,34 @@ LEVELS = ["off", "nvtx", "ring", "activity", "graphs", "nodes"]
 
 
 def profile_cost(s):
-    """The costs of recording on every machine whose profile_cost.csv is stored: ranges, then steps by level."""
+    """The costs of recording, from every stored profile_cost*.csv: ranges, then steps by level. A file of several
+    ranks also has the time of those that wait for rank 0, which records."""
     texts = []
-    for path in s.others("*/profile_cost.csv"):
+    for path in s.others("*/profile_cost*.csv"):
         r = Results(path)
+        n_ranks = re.search(r"_ranks(\d+)\.csv$", path)
+        of_ranks = {"ranks": n_ranks[1]} if n_ranks else {}
         ranges = sorted(r.axes("profile/range", "range_time"), key=lambda a: (LEVELS.index(a["level"]), a.get("clock", "")))
         rows = [[a["level"], a.get("clock", ""), si(r.get(key_of("profile/range", a), "range_time"), "s"), "", ""]
                 for a in ranges]
-        steps = sorted(r.axes("profile/step", "step_time"),
-                       key=lambda a: (a["model"], a["batch"], a["seq"], a["mode"], LEVELS.index(a["level"])))
+        steps = sorted(r.axes("profile/step", "step_time", **of_ranks),
+                       key=lambda a: (a["model"], a["batch"], a["seq"], a["mode"], LEVELS.index(a["level"]),
+                                      a.get("recorders", "")))
         for a in steps:
             key = key_of("profile/step", a)
-            ratios = r.values.get((key, "recorded_over_off"), [])
             what = f"{a['model']} {a['tuning']}, {a['batch']} x {a['seq']} tokens, {a['mode']}"
-            cells = [f"{statistics.median(ratios):.4f}", span(ratios, "{:.4f}")] if ratios else ["", ""]
-            rows.append([a["level"], what, si(r.get(key, "step_time"), "s"), *cells])
+            who = {"first": ", rank 0 records", "all": ", all ranks record"}.get(a.get("recorders"), "")
+            for metric, ratio, of in (("step_time", "recorded_over_off", who),
+                                      ("other_ranks_time", "others_over_off", who + "; the other ranks")):
+                ratios = r.values.get((key, ratio), [])
+                cells = [f"{statistics.median(ratios):.4f}", span(ratios, "{:.4f}")] if ratios else ["", ""]
+                if r.get(key, metric):
+                    rows.append([a["level"], what + of, si(r.get(key, metric), "s"), *cells])
         n = r.count[key_of("profile/step", steps[0]), "step_time"]
         texts.append(
-            f"{file_of(r)}, median of {n} process numbers. The range from the least to the largest ratio contains the "
-            f"median ratio with a probability of {100 * (1 - 0.5 ** (n - 1)):.1f} %.\n\n"
+            f"{file_of(r)}, {n_ranks[1] + ' ranks, ' if n_ranks else ''}median of {n} process numbers. The range from "
+            "the least to the largest ratio contains the median ratio with a probability of "
+            f"{100 * (1 - 0.5 ** (n - 1)):.1f} %.\n\n"
             + table(["level", "clock or step", "a range, or a step", "over level off", "least to largest"], rows)
             + "".join(f"\n\nNo figure: {reason}." for reason in sorted(set(r.reasons.values()))))
     return "\n\n".join(texts)

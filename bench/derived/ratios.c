@@ -14,6 +14,18 @@ typedef struct ratio {
     bool (*find_other)(const pb_case *, pb_case *out); /* false: the case is not the first of a ratio */
 } ratio;
 
+/* The step of suite profile while nothing is recorded, which no rank records: it has no axis recorders. */
+static bool with_level_off(const pb_case *c, pb_case *out)
+{
+    pb_case off = *c;
+    if (!pb_case_get(c, "level") || pb_case_is(c, "level", "off")) return false;
+    pb_case_drop(&off, "recorders");
+    if (pb_case_set(&off, "level", "off") != PB_OK) return false;
+    pb_case_finish(&off);
+    *out = off;
+    return true;
+}
+
 static const ratio ratios[] = {
 #define RATIO(metric, suite, of, axis, value, other) {#metric, #suite, #of, #axis, #value, #other, NULL},
 #define RATIO_TWIN(metric, suite, of, find)          {#metric, #suite, #of, NULL, NULL, NULL, find},

@@ -50,7 +50,7 @@ static pb_status emit(const pb_attn_ranks *r, const pb_attn_shared *k, const pb_
 {
     pb_emitter *e = r->env->emitter;
     const double seconds = pb_median_of(x->span[PB_RANK_STEP], x->n), ranks = k->context.ranks;
-    PB_TRY(pb_rank_samples_emit(e, r->c, "kernel_time", PB_RANK_STEP, x));
+    PB_TRY(pb_rank_samples_emit(e, r->c, "kernel_time", x->span[PB_RANK_STEP], x->n, ""));
     PB_TRY(pb_rank_samples_emit_exposed(e, r->c, x));
     PB_TRY(pb_emit(e, r->c, "score_imbalance", pb_attn_shared_imbalance(k), 0, PB_ROW_OK, ""));
     if (k->whole.valid > 0)

@@ -59,17 +59,19 @@ static pb_status time_step(pb_ctx *ctx, job *j, bool skip, double mine[SPANS])
 /* Adds the times of all ranks, all[ranks][SPANS], as sample x->n. */
 static void add_sample(pb_rank_samples *x, const double *all, int ranks, bool skip, double *steps)
 {
-    double most[SPANS] = {0};
+    double most[SPANS] = {0}, others = 0;
     for (int r = 0; r < ranks; r++) {
         for (int i = 0; i < SPANS; i++)
             if (all[r * SPANS + i] > most[i]) most[i] = all[r * SPANS + i];
         steps[r] = all[r * SPANS + STEP];
+        if (r && steps[r] > others) others = steps[r];
     }
     if (skip) {
         x->without[x->n] = most[STEP];
         return;
     }
     for (int i = 0; i < SPANS; i++) x->span[i][x->n] = most[i];
+    x->others[x->n] = others;
     x->spread[x->n] = most[STEP] / pb_median(steps, ranks);
 }
 
@@ -89,13 +91,15 @@ static pb_status take(pb_ctx *ctx, job *j, bool skip)
     return PB_OK;
 }
 
+static bool in_pairs(const pb_rank_work *work) { return work->ranks > 1 && !work->no_pairs; }
+
 /* Takes pairs of samples, with and without collectives; which of the two is first alternates. */
 static pb_status sample(pb_ctx *ctx, job *j)
 {
     const pb_measure_opts *o = j->o;
     double total = 0;
     const pb_lockstep *l = j->env->lockstep;
-    const bool pairs = j->work->ranks > 1;
+    const bool pairs = in_pairs(j->work);
     for (int n = 0; n < o->max_samples && n < PB_RANK_SAMPLES; n++) {
         if (n >= o->min_samples && total >= o->min_time) break;
         for (int half = 0; half < (pairs ? 2 : 1); half++) {
@@ -134,7 +138,7 @@ static pb_status record_both(pb_ctx *ctx, job *j)
     pb_lockstep *l = j->env->lockstep;
     PB_TRY(pb_lockstep_meet(l, record(ctx, j, false)));
     PB_TRY(read_peak(ctx, &j->x->peak));
-    if (j->work->ranks == 1) return PB_OK;
+    if (!in_pairs(j->work)) return PB_OK;
     PB_TRY(pb_lockstep_meet(l, record(ctx, j, true)));
     const size_t with = pb_graph_nodes(ctx, j->graph[0]), without = pb_graph_nodes(ctx, j->graph[1]);
     /* Without collectives, as in the optimizer of replicated weights, the graphs are equal. On a CPU they always are: a
@@ -168,15 +172,15 @@ pb_status pb_rank_samples_take(pb_ctx *ctx, const pb_measure_opts *o, const pb_s
     return s;
 }
 
-pb_status pb_rank_samples_emit(pb_emitter *emitter, const pb_case *c, const char *metric, int span,
-                               const pb_rank_samples *x)
+pb_status pb_rank_samples_emit(pb_emitter *emitter, const pb_case *c, const char *metric, const double *seconds, int n,
+                               const char *note)
 {
     pb_timing *t = calloc(1, sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
-    t->n = x->n;
-    memcpy(t->seconds, x->span[span], (size_t)t->n * sizeof *t->seconds);
-    t->median = pb_median_of(x->span[span], t->n);
-    const pb_status s = pb_emit_timing(emitter, c, metric, t, "");
+    t->n = n;
+    memcpy(t->seconds, seconds, (size_t)n * sizeof *t->seconds);
+    t->median = pb_median_of(seconds, n);
+    const pb_status s = pb_emit_timing(emitter, c, metric, t, note);
     free(t);
     return s;
 }

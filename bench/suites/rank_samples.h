@@ -15,6 +15,7 @@ typedef struct pb_rank_work {
     /* A training step whose phases, run one by one, do the same as run(self): each of them is timed too, unless the
      * work is a graph. NULL: the work has no phases. */
     pb_trainer *phases;
+    bool no_pairs; /* takes no samples without collectives */
 } pb_rank_work;
 
 /* PB_RANK_SAMPLES: the most samples of a case. PB_RANK_SPANS: times of a step that are measured: its phases, and
@@ -28,17 +29,18 @@ typedef struct pb_rank_samples {
     double span[PB_RANK_SPANS][PB_RANK_SAMPLES]; /* of the slowest rank */
     double without[PB_RANK_SAMPLES];             /* step without collectives, of the slowest rank; one rank: unused */
     double spread[PB_RANK_SAMPLES];              /* slowest rank / median of the ranks */
+    double others[PB_RANK_SAMPLES];              /* step of the slowest rank other than rank 0; one rank: 0 */
     double record_seconds;                       /* of the graph, on this rank; 0: eager */
     double peak; /* bytes that this rank has held at most in its step. Not in the step without collectives */
 } pb_rank_samples;
 
 /* Takes pairs of samples: the work, and the same work without its collectives, which of the two is first alternating.
- * With o->graph each of the two is a graph of its own: a graph keeps the collectives that it recorded. One rank takes
- * no pairs. Collective over the ranks; *out is zeroed by the caller. EUNSUPPORTED: the work cannot be recorded. */
+ * With o->graph each of the two is a graph of its own: a graph keeps the collectives that it recorded. One rank, and
+ * work with no_pairs, take no pairs: `without` is unused. Collective over the ranks; *out is zeroed by the caller. EUNSUPPORTED: the work cannot be recorded. */
 pb_status pb_rank_samples_take(pb_ctx *ctx, const pb_measure_opts *o, const pb_suite_env *env, const pb_rank_work *work,
                                pb_rank_samples *out);
-/* Emits `metric`, the time of span `span`; and the time that the work spent in its collectives. */
-pb_status pb_rank_samples_emit(pb_emitter *emitter, const pb_case *c, const char *metric, int span,
-                               const pb_rank_samples *x);
+/* Emits `metric` from n samples, such as those of a span; and the time that the work spent in its collectives. */
+pb_status pb_rank_samples_emit(pb_emitter *emitter, const pb_case *c, const char *metric, const double *seconds, int n,
+                               const char *note);
 pb_status pb_rank_samples_emit_exposed(pb_emitter *emitter, const pb_case *c, const pb_rank_samples *x);
 #endif

@@ -194,9 +194,9 @@ static pb_status emit_times(job *j)
     for (int i = 0; x->phases && i < PB_NPHASES; i++) {
         char metric[32];
         snprintf(metric, sizeof metric, "%s_time", pb_phase_names[i]);
-        PB_TRY(pb_rank_samples_emit(e, j->c, metric, i, x));
+        PB_TRY(pb_rank_samples_emit(e, j->c, metric, x->span[i], x->n, ""));
     }
-    PB_TRY(pb_rank_samples_emit(e, j->c, time_metric(j), PB_RANK_STEP, x));
+    PB_TRY(pb_rank_samples_emit(e, j->c, time_metric(j), x->span[PB_RANK_STEP], x->n, ""));
     if (x->record_seconds > 0) PB_TRY(pb_emit(e, j->c, "record_time", x->record_seconds, 1, PB_ROW_OK, ""));
     if (j->steps.ranks == 1) return PB_OK;
     PB_TRY(pb_rank_samples_emit_exposed(e, j->c, x));

@@ -1,5 +1,5 @@
 /* suite_profile.c - what recording costs: one range, and one training step, at each level of recording
- * (profile_level.h). Every case is measured in a process of its own, so that no process has been of two levels; the
+ * (profile_level.h), on one rank or several (profile_ranks.h). Every case is measured in a process of its own, so that no process has been of two levels; the
  * ratios to level off are of processes that have one process number, and so ran within a minute of each other. */
 #include <math.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include "bench/derived/derived.h"
 #include "bench/suites/controls.h"
 #include "bench/suites/profile_level.h"
+#include "bench/suites/profile_ranks.h"
 #include "bench/suites/range_cost.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
@@ -27,6 +28,7 @@ static bool no_tsc(const pb_case *c)
 static pb_status check_range(const pb_case *c, pb_level level)
 {
     const char *clock = pb_case_get(c, "clock");
+    if (pb_case_get(c, "ranks")) return pb_fail(PB_EINVAL, "case range has one rank: leave out --ranks, or name step");
     for (int i = 0; i < c->n; i++)
         if (strcmp(c->axes[i].name, "level") != 0 && strcmp(c->axes[i].name, "clock") != 0 &&
             strcmp(c->axes[i].name, PB_CONTROL_AXIS) != 0)
@@ -52,7 +54,7 @@ static pb_status check(const pb_case *c)
         return pb_fail(PB_EINVAL, "level=activity is that of an eager step; of a graph, its nodes are recorded");
     if (level > PB_LEVEL_activity && !pb_train_case_graph(c))
         return pb_fail(PB_EINVAL, "level=%s: only mode=graph has graphs", pb_case_get(c, "level"));
-    return PB_OK;
+    return pb_profile_ranks_check(c, level);
 }
 
 /* ---- one range ------------------------------------------------------------------------------------------ */
@@ -141,6 +143,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
     pb_level level;
     pb_levelled l;
     PB_TRY(pb_level_find(pb_case_get(c, "level"), &level));
+    if (env->lockstep) return pb_profile_ranks_run(ctx, c, env, level);
     PB_TRY(pb_level_begin(ctx, level, no_tsc(c), &l));
     return is_range(c) ? measure_range(ctx, c, env, &l) : run_step(ctx, c, env, &l);
 }
@@ -153,29 +156,40 @@ static double device_expect(const pb_case *c) { return is_range(c) ? 1 : 2.5 + p
 
 #define RANGES "range level=off,nvtx", "range level=ring clock=tsc,gettime"
 /* A graph that a GPU replays has one range, so level nvtx would show nothing there. */
-#define EAGER(axes)   "step level=off,nvtx,ring,activity mode=eager " axes
-#define ON_CPUS(axes) EAGER(axes), "step level=off,nvtx,ring,nodes mode=graph " axes
-#define ON_GPUS(axes) EAGER(axes), "step level=off,ring,graphs,nodes mode=graph " axes
-#define COMMON        " clip=multi layers=0 rank=16 targets=q+v tuning=qlora"
-#define SMALL         "batch=1 dtype=f32 model=tiny seq=128" COMMON
-#define SMALL_FULL    "batch=1,4 dtype=f32,bf16 model=tiny seq=32,128" COMMON
-#define LARGE         "batch=4 dtype=bf16 model=qwen2.5-1.5b seq=512" COMMON
-#define LARGE_FULL    "batch=1,4 dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b seq=128,512" COMMON
+#define EAGER(axes)        "step level=off,nvtx,ring,activity mode=eager " axes
+#define ON_CPUS(axes)      EAGER(axes), "step level=off,nvtx,ring,nodes mode=graph " axes
+#define ON_GPUS(axes)      EAGER(axes), "step level=off,ring,graphs,nodes mode=graph " axes
+#define COMMON             " clip=multi layers=0 rank=16 targets=q+v tuning=qlora"
+#define SMALL              "batch=1 dtype=f32 model=tiny seq=128" COMMON
+#define SMALL_FULL         "batch=1,4 dtype=f32,bf16 model=tiny seq=32,128" COMMON
+#define LARGE              "batch=4 dtype=bf16 model=qwen2.5-1.5b seq=512" COMMON
+#define LARGE_FULL         "batch=1,4 dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b seq=128,512" COMMON
+#define BOTH_RANKS(levels) "step recorders=first,all level=" levels
 static const char *const grid[] = {RANGES, ON_CPUS(SMALL), NULL};
 static const char *const full_grid[] = {RANGES, ON_CPUS(SMALL_FULL), NULL};
 static const char *const device_grid[] = {RANGES, ON_GPUS(LARGE), NULL};
 static const char *const device_full_grid[] = {RANGES, ON_GPUS(LARGE_FULL), NULL};
 
+static const char *const ranks_grid[] = {"step level=off mode=eager,graph " SMALL,
+                                         BOTH_RANKS("ring mode=eager,graph ") SMALL, NULL};
+static const char *const device_ranks_grid[] = {"step level=off mode=eager,graph " LARGE,
+                                                BOTH_RANKS("ring,activity mode=eager ") LARGE,
+                                                BOTH_RANKS("ring,graphs,nodes mode=graph ") LARGE, NULL};
+
 const pb_suite pb_suite_profile = {
     .name = "profile",
     .what = "what recording costs: a profiler range, and a training step at each level of recording",
+    .ranks = true,
     .alone = true,
     /* The axes of a training step have no defaults, because case range has none of them. */
-    .axes = "level=off clock= attention= batch= clip= dtype= layers= mode= model= rank= seq= targets= tuning=",
+    .axes =
+        "level=off clock= recorders= attention= batch= clip= dtype= layers= mode= model= rank= seq= targets= tuning=",
     .grid = grid,
     .full_grid = full_grid,
     .device_grid = device_grid,
     .device_full_grid = device_full_grid,
+    .ranks_grid = ranks_grid,
+    .device_ranks_grid = device_ranks_grid,
     .check = check,
     .expect = expect,
     .device_expect = device_expect,

@@ -103,6 +103,8 @@ echo '5,t,1,throttled,,load' >>run/processes.csv
 store() { python3 "$source/scripts/store-profile-cost" "$@"; }
 expect 0 '5 processes; 1 that were disturbed are left out' store run stored
 cmp -s stored/cpu-test/profile_cost.csv "$source/tests/fixtures/readme/cpu-test/profile_cost.csv" || fail 'other rows are stored'
+cp -r run two && sed -i 's/&rank=[0-9]*&/&ranks=2\&/' two/results.csv
+expect 0 'profile_cost_ranks2.csv: 5 processes' store two stored
 ends throttled >run/processes.csv
 expect 2 'run: 0 undisturbed processes of 5, need 5' store run other
 ends >run/processes.csv
