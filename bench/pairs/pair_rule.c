@@ -359,10 +359,11 @@ const pb_gate *pb_pair_unmatched(const pb_gates *gates, const pb_pair_row *rows,
 {
     while (*at < gates->n) {
         const pb_gate *g = &gates->gate[(*at)++];
+        const bool of_ranks = pb_metric_of_ranks(g->metric);
         bool measured = false, matched = false;
         for (size_t i = 0; i < n && g->gating && !matched; i++) {
             bool ours = pb_key_of(rows[i].key, g->suite);
-            measured |= ours;
+            measured |= ours && (!of_ranks || pb_key_has_ranks(rows[i].key));
             matched = ours && !strcmp(rows[i].metric, g->metric);
         }
         if (measured && !matched) return g;

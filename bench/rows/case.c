@@ -169,6 +169,13 @@ bool pb_key_same_ranks(const char *a, const char *b)
     return n == m && strncmp(a, b, n) == 0;
 }
 
+bool pb_key_has_ranks(const char *key)
+{
+    size_t n;
+    (void)ranks_of(key, &n);
+    return n > 0;
+}
+
 bool pb_key_matches(const char *pattern, const char *key)
 {
     return strpbrk(pattern, "*?[") ? fnmatch(pattern, key, 0) == 0 : strstr(key, pattern) != NULL;

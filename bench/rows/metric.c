@@ -45,6 +45,11 @@ static const struct large {
 #include "bench/rows/metrics.def"
 };
 
+static const char *const of_ranks[] = {
+#define OF_RANKS(metric) #metric,
+#include "bench/rows/metrics.def"
+};
+
 const pb_metric *pb_metric_find(const char *name)
 {
     for (const pb_metric *m = pb_metrics; m->name; m++)
@@ -117,4 +122,11 @@ double pb_metric_large(const char *metric)
     for (size_t i = 0; i < sizeof larges / sizeof *larges; i++)
         if (!strcmp(larges[i].metric, metric)) return larges[i].times;
     return 0;
+}
+
+bool pb_metric_of_ranks(const char *metric)
+{
+    for (size_t i = 0; i < sizeof of_ranks / sizeof *of_ranks; i++)
+        if (!strcmp(of_ranks[i], metric)) return true;
+    return false;
 }

@@ -51,6 +51,9 @@ const pb_exact_counter *pb_exact_find(const char *metric);
  * a counter. */
 double pb_counter_share(const char *metric);
 
+/* True if only cases of several ranks have the metric (OF_RANKS of metrics.def). */
+bool pb_metric_of_ranks(const char *metric);
+
 /* How many times larger than L2 the tensors of a call must be for this counter to have a value (LARGE of metrics.def).
  * 0: it always has. */
 double pb_metric_large(const char *metric);

@@ -55,6 +55,7 @@ pb_status pb_case_parse(const char *key, pb_case *out);
 bool pb_key_is_control(const char *key);
 /* True if both keys are of as many ranks: equal values of axis `ranks`, or none. */
 bool pb_key_same_ranks(const char *a, const char *b);
+bool pb_key_has_ranks(const char *key); /* the key is of several ranks */
 /* True if the key matches a pattern of the command line: a glob that matches the whole key, or a word without *, ? and
  * [ that the key contains. */
 bool pb_key_matches(const char *pattern, const char *key);

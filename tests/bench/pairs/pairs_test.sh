@@ -101,6 +101,8 @@ grep -q 'backward_time.*MISSING: gates.csv requires this row' log ||
     fail "demanded: the row of the unmatched gate is missing"
 gates $'paired,graph_over_eager,lower,0.1,,yes\n' # a ratio whose two cases are not both measured
 compared 0 'missing=0' ratio1 ./base ./same
+gates $'paired,tokens_per_second_per_rank,higher,0.15,,yes\n' # a metric that only several ranks have
+compared 0 'missing=0' ranks1 ./base ./same
 gates ''
 
 # edit NAME FROM TO: makes an executable whose results.csv has FROM replaced by TO.
