@@ -71,9 +71,9 @@ static bool print_missing(const pb_analyzed *j, const pb_analyze_output *o)
     for (size_t i = 0; i < j->run.n; i++) {
         const pb_trace *t = &j->run.traces[i];
         if (t->truncated || t->dropped || t->omitted) {
-            fprintf(o->f, "rank %d, step %lld: %s%ld ranges lost, %ld events left out\n", t->rank,
+            fprintf(o->f, "rank %d, step %lld: %s%ld ranges and GPU records lost, %ld events left out\n", t->rank,
                     (long long)t->first_step, t->truncated ? "truncated, " : "", t->dropped, t->omitted);
-            missing = missing || t->truncated;
+            missing = true;
         }
         if (i && t->first_step == j->run.traces[i - 1].first_step) continue;
         for (int r = 0; r < j->run.ranks; r++) {

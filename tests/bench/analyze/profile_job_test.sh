@@ -9,6 +9,11 @@ tiny=(--batch 1 --seq 32 --quiet)
 expect 0 '' "$train" --ranks 3 --steps 6 "${tiny[@]}" --profile-ranks 0,2 --profile-steps 2:0:1:2 --profile-out eager
 [[ $(cd eager/traces && echo */*) == 'step4-5/rank0.json.gz step4-5/rank2.json.gz' ]] || fail "traces: $(find eager)"
 [[ $(cd eager/ranks && echo *) == 'rank0.json rank1.json rank2.json' ]] || fail "ranks: $(ls eager/ranks)"
+# A trace that lacks records is incomplete.
+expect 0 'topology' "$bench" analyze eager
+cp -r eager lost
+zcat eager/traces/step4-5/rank2.json.gz | sed 's/"dropped":0/"dropped":7/' | gzip >lost/traces/step4-5/rank2.json.gz
+expect 4 'rank 2, step 4: 7 ranges and GPU records lost, 0 events left out' "$bench" analyze lost
 PB_PROFILE_RANKS=all expect 0 'profile: ranks 0-2 of 3 (as asked for), steps 3, into replayed' "$train" --ranks 3 --steps 5 --batch 1 --seq 32 \
     --mode graph --profile-steps 3 --profile-out replayed
 # The size is announced before the window, from the ranges of the step before; here both steps are alike.
@@ -105,6 +110,12 @@ kill -TERM $! && wait $!
 [[ $? -eq 125 ]] || fail 'interrupted: not exit code 125'
 zcat cut/traces/*/rank0.json.gz | grep -q '"truncated":true' || fail 'interrupted: the trace does not say that it is truncated'
 expect 4 'truncated' "$bench" analyze cut
+
+# ---- a trace that its size limit cut -----------------------------------------------------
+expect 0 '' "$train" --steps 200 "${tiny[@]}" --profile-ranks 0 --profile-steps 0:0:0:200:1 --profile-limit 1 --profile-out limited
+expect 4 'rank 0, step 1: truncated, 0 ranges and GPU records lost, ' "$bench" analyze limited
+grep -qE 'lost, [1-9][0-9]* events left out' log || fail "limited: nothing is left out: $(head -n 3 log)"
+
 # ---- a rank that is killed in a window: the others write what they recorded, and the analysis names the missing one ---------
 "$train" --ranks 3 --steps 100000 "${tiny[@]}" --rank-timeout 5 --profile-ranks all --profile-steps 0:0:0:100000 --profile-out "$PWD/killed" >log 2>&1 &
 for _ in $(seq 600); do [[ -e killed/manifest.json ]] && break || sleep 0.1; done
