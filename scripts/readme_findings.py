@@ -105,9 +105,11 @@ def injected(s):
 
 
 def judged_value(q, worst):
-    """The value of the process that failed, if its note has one: a stored value is the median of a session."""
+    """The stored value, which is the median of a session. If that meets the bound, the value of the process that failed,
+    where its note has one."""
     noted = q.how.rpartition(": ")[2]
-    return noted if len(q.values) == 1 and re.fullmatch(r"[\d.e+-]+", noted) else f"{worst:.4g}"
+    meets = worst >= q.bound if q.relation.startswith(">") else worst <= q.bound
+    return noted if meets and len(q.values) == 1 and re.fullmatch(r"[\d.e+-]+", noted) else f"{worst:.4g}"
 
 
 def failed(s):

@@ -231,21 +231,26 @@ def ratio_to_peer(pairs, key):
 @needs("throughput.csv")
 def ranks(s, r):
     """Steps of two GPUs, next to PyTorch's DDP or FSDP2 in rounds of their own."""
-    bounds = {key_of("throughput/step", q.axes): q for q in r.requirements("RANKS-") if q.metric == "efficiency"}
+    bounds = {(key_of("throughput/step", q.axes), q.metric): q for q in r.requirements("RANKS-")}
     pairs, beside = torch_rounds(s, "throughput/")
     rows = []
     cases = r.axes("throughput/step", "scaling_efficiency", ranks="2")
+    cases = [a for a in cases if a["mode"] == "graph"]
     for axes in sorted(cases, key=lambda a: (a["model"], int(a["seq"]), "reduce" in a, "shard" in a)):
         key = key_of("throughput/step", axes)
-        of, q = functools.partial(r.get, key), bounds.get(key)
-        judged = f"{q.bound:g}: {q.verdict()}" if q else ""
+        of = functools.partial(r.get, key)
+        judged = [f"{q.text()}: {q.verdict()}" if q else ""
+                  for q in (bounds.get((key, metric)) for metric in ("efficiency", "time over time"))]
         ratio = of("sharded_over_replicated")
+        alone = of("scaling_efficiency") * of("step_time")
         rows.append([f"{axes['model']} {axes['tuning']}, {axes['batch']} x {axes['seq']}", axes.get("reduce", "f32"),
-                     axes.get("shard", "none"), si(of("step_time"), "s"), si(of(EXPOSED), "s"),
-                     f"{of('scaling_efficiency'):.3f}", judged, plain(ratio, "{:.3f}"), si(of("peak_memory"), "B"),
+                     axes.get("shard", "none"), si(alone, "s"), si(of("step_time"), "s"), si(of(EXPOSED), "s"),
+                     f"{of('scaling_efficiency'):.3f}", judged[0], plain(ratio, "{:.3f}"), judged[1],
+                     si(of("peak_memory"), "B"),
                      *ratio_to_peer(pairs, key_of("throughput/step", {**axes, "mode": "eager"}))])
-    text = table(["step of two GPUs", "`--reduce`", "`--shard`", "step", "exposed communication", "efficiency",
-                  "required", "over `none`", "memory of a GPU", "PyTorch over Plumb, both eager", "PyTorch"], rows)
+    text = table(["batch of each GPU", "`--reduce`", "`--shard`", "step of one GPU", "of two GPUs",
+                  "exposed communication", "efficiency", "required", "time over that of `--shard none`", "required",
+                  "memory of a GPU", "PyTorch's time over Plumb's, both eager", "PyTorch, host-bound"], rows)
     if not text:
         return ""
     key = key_of("throughput/step", axes)
@@ -261,10 +266,10 @@ def collectives(s, r):
         for axes in sorted(r.axes("comm/" + name, "time", ranks="2"), key=lambda a: (int(a["bytes"]), a["dtype"])):
             key = key_of("comm/" + name, axes)
             rows.append([name, axes["dtype"], axes["bytes"], si(r.get(key, "time"), "s"),
-                         si(r.get(key, "bus_bandwidth"), "B/s"), *ratio_to_peer(pairs, key)[:1]])
-    return (f"{file_of(r)}, {several(r.sessions, 'session')} of {several(r.processes, 'process')}; the last column: "
-            f"{beside}.\n\n" + table(["collective of two GPUs", "dtype", "bytes", "time", "bus bandwidth",
-                                      "PyTorch's time over Plumb's"], rows))
+                         si(r.get(key, "bus_bandwidth"), "B/s"), *ratio_to_peer(pairs, key)])
+    return (f"{file_of(r)}, {several(r.sessions, 'session')} of {several(r.processes, 'process')}; the last two "
+            f"columns: {beside}.\n\n" + table(["collective of two GPUs", "dtype", "bytes", "time", "bus bandwidth",
+                                      "PyTorch's time over Plumb's", "PyTorch"], rows))
 
 
 # ---- requirements, machines and the comparison rule ----------------------------------------------------------

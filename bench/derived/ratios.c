@@ -14,7 +14,7 @@ typedef struct ratio {
     bool (*find_other)(const pb_case *, pb_case *out); /* false: the case is not the first of a ratio */
 } ratio;
 
-/* The step of suite profile while nothing is recorded, which no rank records: it has no axis recorders. */
+/* The same step of suite profile at level=off. It has no axis recorders, because no rank records. */
 static bool with_level_off(const pb_case *c, pb_case *out)
 {
     pb_case off = *c;

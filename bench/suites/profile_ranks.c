@@ -8,7 +8,6 @@
 #include "bench/suites/rank_samples.h"
 #include "bench/suites/rank_steps.h"
 #include "bench/suites/train_case.h"
-#include "os/interrupt.h"
 
 /* A case while it is measured. */
 typedef struct job {
@@ -49,10 +48,9 @@ static pb_status open_trainer(pb_ctx *ctx, job *j)
 static pb_status take(pb_ctx *ctx, job *j)
 {
     pb_measure_opts o = pb_env_measure_opts(
-        j->env,
-        (pb_measure_opts){.warmup = 3, .min_samples = 10, .max_samples = PB_RANK_SAMPLES, .min_time = 1});
+        j->env, (pb_measure_opts){.warmup = 3, .min_samples = 10, .max_samples = PB_RANK_SAMPLES, .min_time = 1});
     pb_rank_steps step = {.c = j->c, .t = j->t, .ranks = pb_lockstep_size(j->env->lockstep), .parts = 1};
-    const pb_rank_work work = {.run = pb_rank_step, .self = &step, .ranks = step.ranks, .no_pairs = true};
+    const pb_rank_work work = {.run = pb_rank_step, .self = &step, .ranks = step.ranks, .always_communicates = true};
     o.graph = pb_train_case_graph(j->c);
     return pb_rank_samples_take(ctx, &o, j->env, &work, &j->x);
 }
@@ -64,8 +62,8 @@ static pb_status emit(job *j, double recording, double dropped, double loss)
     pb_emitter *e = j->env->emitter;
     const pb_rank_samples *x = &j->x;
     if (recording > 0)
-        snprintf(note, sizeof note, "recorded on %.0f of %d ranks; rank 0: %zu ranges, %zu records of the GPU", recording,
-                 pb_lockstep_size(j->env->lockstep), j->l.ranges, j->l.records);
+        snprintf(note, sizeof note, "recorded on %.0f of %d ranks; rank 0: %zu ranges, %zu records of the GPU",
+                 recording, pb_lockstep_size(j->env->lockstep), j->l.ranges, j->l.records);
     if (dropped > 0) {
         snprintf(note, sizeof note, "%.0f records of the GPU were lost: a complete recording costs more", dropped);
         return pb_emit(e, j->c, "step_time", (double)NAN, 0, PB_ROW_FAILED, note);
@@ -77,13 +75,20 @@ static pb_status emit(job *j, double recording, double dropped, double loss)
                    isfinite(loss) ? "of rank 0's micro-batch" : "not finite");
 }
 
-static pb_status measure(pb_ctx *ctx, job *j, bool *taken)
+static pb_status measure(pb_ctx *ctx, job *j)
 {
-    pb_status s = open_trainer(ctx, j);
-    s = pb_lockstep_meet(j->env->lockstep, s);
-    if (s == PB_OK) s = take(ctx, j);
-    *taken = s == PB_OK && j->x.n && !pb_interrupted() && !j->env->lockstep->over;
-    return s;
+    PB_TRY(pb_lockstep_meet(j->env->lockstep, open_trainer(ctx, j)));
+    return take(ctx, j);
+}
+
+/* Ends the level of this rank. After a failure s it is only ended: what was recorded then is not judged, so that the
+ * message of the failure is kept. */
+static pb_status end_level(pb_ctx *ctx, job *j, pb_status s)
+{
+    char why[512];
+    snprintf(why, sizeof why, "%s", s != PB_OK ? pb_error() : "");
+    const pb_status ended = pb_level_end(ctx, &j->l);
+    return s != PB_OK ? pb_fail(s, "%s", why) : ended;
 }
 
 /* Begins the level, measures, and ends the level on every rank whatever happened. Level before trainer: CUPTI names the
@@ -91,15 +96,16 @@ static pb_status measure(pb_ctx *ctx, job *j, bool *taken)
 static pb_status run(pb_ctx *ctx, job *j, pb_level level)
 {
     pb_lockstep *lockstep = j->env->lockstep;
-    bool taken = false;
     double recording, dropped, loss = 0;
     pb_status s = pb_level_begin(ctx, level, false, &j->l);
     const bool begun = s == PB_OK;
     s = pb_lockstep_meet(lockstep, s);
-    if (s == PB_OK) s = measure(ctx, j, &taken);
-    const pb_status ended = begun ? pb_level_end(ctx, &j->l) : PB_OK;
-    if (s != PB_OK || !taken) return s;
-    PB_TRY(pb_lockstep_meet(lockstep, ended));
+    if (s == PB_OK) s = measure(ctx, j);
+    const bool measured = s == PB_OK;
+    if (begun) s = end_level(ctx, j, s);
+    if (!measured) return s;
+    PB_TRY(pb_lockstep_meet(lockstep, s));
+    if (lockstep->over || !j->x.n) return PB_OK; /* a rank was interrupted */
     recording = j->l.ranges > 0;
     dropped = (double)j->l.dropped;
     PB_TRY(pb_lockstep_sum(lockstep, &recording));

@@ -1,8 +1,8 @@
 /* profile_ranks.h - suite profile on several ranks: what recording on some ranks costs them, and the others, which wait
  * for them in every collective.
  *
- * Axis recorders says which ranks record: `first` (rank 0) or `all`. Level off has no such axis. Every rank measures its
- * own step; a sample is taken by all ranks together (rank_samples.h). */
+ * Axis recorders says which ranks record: `first` (rank 0) or `all`. Level off has no such axis. Every rank measures
+ * its own step; a sample is taken by all ranks together (rank_samples.h). */
 #ifndef PB_PROFILE_RANKS_H
 #define PB_PROFILE_RANKS_H
 #include "bench/suites/profile_level.h"

@@ -91,7 +91,7 @@ static pb_status take(pb_ctx *ctx, job *j, bool skip)
     return PB_OK;
 }
 
-static bool in_pairs(const pb_rank_work *work) { return work->ranks > 1 && !work->no_pairs; }
+static bool in_pairs(const pb_rank_work *work) { return work->ranks > 1 && !work->always_communicates; }
 
 /* Takes pairs of samples, with and without collectives; which of the two is first alternates. */
 static pb_status sample(pb_ctx *ctx, job *j)
@@ -150,8 +150,9 @@ static pb_status record_both(pb_ctx *ctx, job *j)
 static pb_status run(pb_ctx *ctx, job *j)
 {
     const pb_measure_opts *o = j->o;
-    for (int i = 0; i < o->warmup; i++) PB_TRY(j->work->run(ctx, j->work->self));
-    PB_TRY(pb_lockstep_meet(j->env->lockstep, pb_sync(ctx)));
+    pb_status s = PB_OK;
+    for (int i = 0; i < o->warmup && s == PB_OK; i++) s = j->work->run(ctx, j->work->self);
+    PB_TRY(pb_lockstep_meet(j->env->lockstep, s == PB_OK ? pb_sync(ctx) : s));
     if (o->graph) PB_TRY(record_both(ctx, j));
     PB_TRY(sample(ctx, j));
     return o->graph ? PB_OK : read_peak(ctx, &j->x->peak);

@@ -15,7 +15,7 @@ typedef struct pb_rank_work {
     /* A training step whose phases, run one by one, do the same as run(self): each of them is timed too, unless the
      * work is a graph. NULL: the work has no phases. */
     pb_trainer *phases;
-    bool no_pairs; /* takes no samples without collectives */
+    bool always_communicates; /* takes no samples without collectives */
 } pb_rank_work;
 
 /* PB_RANK_SAMPLES: the most samples of a case. PB_RANK_SPANS: times of a step that are measured: its phases, and
@@ -36,7 +36,8 @@ typedef struct pb_rank_samples {
 
 /* Takes pairs of samples: the work, and the same work without its collectives, which of the two is first alternating.
  * With o->graph each of the two is a graph of its own: a graph keeps the collectives that it recorded. One rank, and
- * work with no_pairs, take no pairs: `without` is unused. Collective over the ranks; *out is zeroed by the caller. EUNSUPPORTED: the work cannot be recorded. */
+ * work that always communicates, take no pairs: `without` is unused. At most PB_RANK_SAMPLES are taken. Collective over
+ * the ranks; *out is zeroed by the caller. EUNSUPPORTED: the work cannot be recorded. */
 pb_status pb_rank_samples_take(pb_ctx *ctx, const pb_measure_opts *o, const pb_suite_env *env, const pb_rank_work *work,
                                pb_rank_samples *out);
 /* Emits `metric` from n samples, such as those of a span; and the time that the work spent in its collectives. */

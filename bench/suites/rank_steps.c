@@ -46,7 +46,7 @@ bool pb_rank_steps_of(const pb_emitter *emitter, const char *suite)
 {
     const char *key;
     for (int i = 0; (key = pb_emitted_key(emitter, i)); i++)
-        if (pb_key_of(key, suite) && (strstr(key, "&ranks=") || strstr(key, "?ranks="))) return true;
+        if (pb_key_of(key, suite) && pb_key_has_ranks(key)) return true;
     return false;
 }
 

@@ -1,6 +1,7 @@
 /* suite_profile.c - what recording costs: one range, and one training step, at each level of recording
- * (profile_level.h), on one rank or several (profile_ranks.h). Every case is measured in a process of its own, so that no process has been of two levels; the
- * ratios to level off are of processes that have one process number, and so ran within a minute of each other. */
+ * (profile_level.h), on one rank or several (profile_ranks.h). Every case is measured in a process of its own, so that
+ * no process has been of two levels; the ratios to level off are of processes that have one process number, and so ran
+ * within a minute of each other. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -43,7 +43,7 @@ table "$bench" <<'T'
 --suite profile step --level nodes --mode eager     | 2 | only mode=graph has graphs
 --suite profile step --level activity --mode graph  | 2 | level=activity is that of an eager step
 --suite profile range --level ring --clock sun      | 2 | clock=sun: need tsc or gettime
---suite profile range --ranks 2                     | 2 | case range has one rank
+--suite profile --grid full range --ranks 2         | 2 | case range has one rank
 --suite profile step --recorders all                | 2 | recorders=all needs several ranks
 T
 [[ $failures -eq 0 ]] || { echo "$failures failed" && exit 1; }
