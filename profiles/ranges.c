@@ -50,6 +50,12 @@ void pb_ranges_count(bool on)
 
 uint64_t pb_ranges_counted(void) { return __atomic_load_n(&counted, __ATOMIC_RELAXED); }
 
+static _Thread_local int64_t layer_now = PB_RANGE_NO_VALUE;
+
+void pb_range_layer_set(int64_t layer) { layer_now = layer; }
+
+int64_t pb_range_layer(void) { return layer_now; }
+
 void pb_range_begin(pb_range_kind kind, const char *name, int64_t value)
 {
     const int on = pb_ranges_on;

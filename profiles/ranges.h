@@ -18,7 +18,7 @@ extern "C" {
     X(step, "a training step; value: its number, from 1")                                                              \
     X(micro, "the forward and backward pass of one micro-batch")                                                       \
     X(phase, "a phase of a step")                                                                                      \
-    X(op, "one op: its kernel launches, or its work on the CPU")                                                       \
+    X(op, "one op: its kernel launches, or its work on the CPU; value: the layer of the model, from 0")                \
     X(collective, "a collective operation between ranks; value: its bytes on this rank")                               \
     X(replay, "the launch of a recorded graph, or its replay on the CPU")                                              \
     X(suite, "the suite of a case of `bench`; it contains the case")                                                   \
@@ -54,6 +54,10 @@ uint64_t pb_ranges_counted(void);
 /* `name` must stay valid and unchanged until the process ends: listeners keep its address. */
 void pb_range_begin(pb_range_kind kind, const char *name, int64_t value);
 void pb_range_finish(void);
+/* The layer of the model on which this thread works, which the ranges of its ops have as their value.
+ * PB_RANGE_NO_VALUE: none, as at first. */
+void pb_range_layer_set(int64_t layer);
+int64_t pb_range_layer(void);
 /* Who wants the work of ops: their bits in pb_ranges_on. */
 enum { PB_LISTENS_WORK = PB_LISTENS_RING | PB_LISTENS_STACK };
 /* Notes the least work of the op whose range this thread has begun last: floating-point operations, and bytes of inputs

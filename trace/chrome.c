@@ -66,7 +66,8 @@ static void put_range(pb_gzip *g, const pb_ring_record *r, int tid, int64_t base
     pb_trace_put_us(g, "ts", r->begin_ns - base);
     pb_trace_put_us(g, "dur", r->end_ns - r->begin_ns);
     pb_gzip_print(g, ",\"args\":{\"kind\":\"%s\"", pb_range_kinds[r->kind]);
-    if (r->value != PB_RANGE_NO_VALUE) pb_gzip_print(g, ",\"value\":%" PRId64, r->value);
+    if (r->value != PB_RANGE_NO_VALUE)
+        pb_gzip_print(g, ",\"%s\":%" PRId64, r->kind == PB_RANGE_op ? "layer" : "value", r->value);
     pb_trace_put_work(g, r->flops, r->bytes);
     pb_trace_put_collective(g, r->name, "bytes", r->value, &r->of);
     pb_gzip_print(g, "%s}}", r->complete ? "" : ",\"incomplete\":true");

@@ -165,11 +165,12 @@ static void begin_event(writer *w, const char *cat, const char *name, long pid, 
     w->size->events++;
 }
 
-static const char *in_place(const pb_range_stack *p, pb_range_kind kind)
+/* The index of the innermost range of a kind; -1: none. */
+static int in_place(const pb_range_stack *p, pb_range_kind kind)
 {
-    for (int i = p->depth - 1; i >= 0; i--)
-        if (p->at[i].kind == kind) return p->at[i].name;
-    return NULL;
+    int i = p->depth - 1;
+    while (i >= 0 && p->at[i].kind != kind) i--;
+    return i;
 }
 
 /* True if this work is communication when it lies inside a collective: a kernel of NCCL, or a copy. */
@@ -197,21 +198,26 @@ static void put_collective_of(writer *w, const pb_gpu_event *e, const pb_gpu_eve
 
 static const char *name_of(const pb_ring_record *r) { return r ? r->name : NULL; }
 
-/* The op and phase of work on the GPU, and its collective. */
+/* The op, with the layer of the model, and the phase of work on the GPU, and its collective. */
 static void put_origin(writer *w, const pb_gpu_event *e)
 {
     const pb_gpu_event *call = call_of(w, e->correlation);
     const char *op = NULL, *phase = NULL;
+    int64_t layer = PB_RANGE_NO_VALUE;
     if (e->place) {
-        op = in_place(e->place, PB_RANGE_op), phase = in_place(e->place, PB_RANGE_phase);
+        const int o = in_place(e->place, PB_RANGE_op), p = in_place(e->place, PB_RANGE_phase);
+        if (o >= 0) op = e->place->at[o].name, layer = e->place->at[o].value;
+        if (p >= 0) phase = e->place->at[p].name;
         const int last = e->place->depth - 1;
         if (last >= 0) pb_trace_put_work(w->g, e->place->at[last].flops, e->place->at[last].bytes);
     }
     if (!e->place && call && !e->node) {
-        op = name_of(range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_op));
+        const pb_ring_record *r = range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_op);
+        if (r) op = r->name, layer = r->value;
         phase = name_of(range_at(w, (int)call->thread, call->begin_ns, PB_RANGE_phase));
     }
     if (op) pb_gzip_print(w->g, ",\"op\":\"%s\"", op);
+    if (layer != PB_RANGE_NO_VALUE) pb_gzip_print(w->g, ",\"layer\":%" PRId64, layer);
     if (phase) pb_gzip_print(w->g, ",\"phase\":\"%s\"", phase);
     put_collective_of(w, e, call);
     w->size->unjoined += !op && e->kind == PB_GPU_KERNEL;

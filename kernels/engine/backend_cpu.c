@@ -23,7 +23,8 @@ typedef struct node {
     const pb_op *op;
     const pb_impl *impl;
     void *args;
-    pb_range_stack place; /* the ranges that were open when it was recorded */
+    pb_range_stack place; /* the ranges that were open when it was recorded, and the layer */
+    int64_t layer;
 } node;
 
 struct pb_graph {
@@ -149,7 +150,7 @@ pb_status pb_recording_add(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, co
     void *copy = malloc(op->args_size);
     if (!copy) return pb_fail(PB_ENOMEM, "cpu: no memory for a recorded call");
     memcpy(copy, args, op->args_size);
-    g->nodes[g->n++] = (node){op, impl, copy, pb_range_stack_now()};
+    g->nodes[g->n++] = (node){op, impl, copy, pb_range_stack_now(), pb_range_layer()};
     return PB_OK;
 }
 
@@ -177,10 +178,14 @@ static pb_status cpu_replay(pb_ctx *ctx, pb_graph *g)
     pb_status s = PB_OK;
     for (size_t i = 0; s == PB_OK && i < g->n; i++) {
         const node *n = &g->nodes[i];
-        if (pb_ranges_on) pb_range_stack_move(&open, &n->place);
+        if (pb_ranges_on) {
+            pb_range_stack_move(&open, &n->place);
+            pb_range_layer_set(n->layer);
+        }
         s = pb_impl_run(ctx, n->op, n->impl, n->args);
     }
     pb_range_stack_move(&open, &none);
+    pb_range_layer_set(PB_RANGE_NO_VALUE);
     return s;
 }
 

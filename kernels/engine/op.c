@@ -67,7 +67,7 @@ const pb_impl *pb_op_pick(const pb_ctx *ctx, const pb_op *op, const void *args)
 pb_status pb_impl_run(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const void *args)
 {
     if (ctx->debug & PB_DEBUG_TRACE) fprintf(stderr, "%s.%s.%s\n", op->name, ctx->be->name, impl->name);
-    pb_range_push(PB_RANGE_op, op->name, PB_RANGE_NO_VALUE);
+    if (__builtin_expect(pb_ranges_on, 0)) pb_range_begin(PB_RANGE_op, op->name, pb_range_layer());
     if (__builtin_expect(pb_ranges_on & PB_LISTENS_WORK, 0) && op->cost) {
         const pb_cost c = op->cost(args);
         pb_range_work((int64_t)c.flops, (int64_t)c.bytes);

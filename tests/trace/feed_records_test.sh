@@ -44,6 +44,14 @@ grep -q '^collective_copy,.*,Memcpy DtoD,bytes,1048576,' csv || fail "copies: $(
 [[ $(zcat collectives/traces/*/rank0.json.gz | grep '"name":"ncclDevKernel_AllReduce' | grep -c '"Collective name":"all_reduce","bytes":1048576,.*"Seq":[1-6]}') -eq 6 ]] ||
     fail 'a kernel of NCCL does not know its collective'
 [[ $(zcat collectives/traces/*/rank0.json.gz | grep '"cat":"kernel"' | grep -v '"name":"nccl' | grep -c 'Collective') -eq 0 ]] || fail 'another kernel has a collective'
+# Work on the GPU has the layer of its op: eager that of the range around the call, replayed that of the captured node.
+zcat "$source/tests/trace/records/synthetic.records.gz" |
+    sed -E 's/^(range op [0-9]+ [0-9]+ [0-9]+) -1/\1 3/; /^place/s/ op ([0-9]+) -1/ op \1 5/' | gzip >layers.records.gz
+"$feed" layers.records.gz layers >log 2>&1 || fail "$(cat log)"
+zcat layers/traces/*/rank0.json.gz | grep '"cat":"kernel"' | grep '"op":"' >kernels
+eager=$(grep -c '"layer":3,' kernels) replayed=$(grep -c '"layer":5,' kernels)
+[[ $eager -gt 0 && $replayed -gt 0 && $((eager + replayed)) -eq $(wc -l <kernels) ]] ||
+    fail "layers: of $(wc -l <kernels) kernels $eager and $replayed have one"
 for mode in eager graph; do # records of a GPU, whose names are mangled
     "$feed" "$source/tests/trace/records/h200-tiny-$mode.records.gz" "real-$mode" >log 2>&1 || fail "$(cat log)"
     zcat "real-$mode"/traces/*/rank0.json.gz | grep '"cat":"kernel","name":"nccl' >kernels

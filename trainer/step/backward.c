@@ -7,6 +7,7 @@
 #include "kernels/residual/residual.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/swiglu/swiglu.h"
+#include "profiles/ranges.h"
 #include "trainer/step/gradients.h"
 #include "trainer/step/loss.h"
 #include "trainer/step/observe.h"
@@ -152,7 +153,10 @@ pb_status pb_phase_backward(pb_ctx *ctx, void *self)
     PB_TRY(head_back(ctx, t));
     PB_TRY(end_stage(ctx, t, 0));
     for (int layer = m->g.L - 1; layer >= 0; layer--) {
-        PB_TRY(layer_back(ctx, t, layer));
+        pb_range_layer_set(layer);
+        const pb_status s = layer_back(ctx, t, layer);
+        pb_range_layer_set(PB_RANGE_NO_VALUE);
+        PB_TRY(s);
         PB_TRY(end_stage(ctx, t, m->g.L - layer));
     }
     if (embed->trained && !pb_token_rows_travel(t))

@@ -7,6 +7,7 @@
 #include "kernels/residual/residual.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/swiglu/swiglu.h"
+#include "profiles/ranges.h"
 #include "trainer/step/loss.h"
 #include "trainer/step/products.h"
 #include "trainer/step/weights.h"
@@ -49,7 +50,7 @@ pb_status pb_add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const
 /* Runs one layer. In: the residual stream h of this layer and its norm n1. Out: h and n1 of the next layer, or hf and
  * nf after the last one. The second residual addition and the next layer's first norm are one kernel, so the next
  * layer's weights must be ready before it; the gather of the weights after those may overwrite this layer's. */
-pb_status pb_forward_layer(pb_ctx *ctx, const pb_trainer *t, int layer)
+static pb_status forward_layer(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_model *m = &t->model;
     const pb_layer_acts *a = &t->layers[layer], *next = layer + 1 < m->g.L ? a + 1 : NULL;
@@ -66,6 +67,14 @@ pb_status pb_forward_layer(pb_ctx *ctx, const pb_trainer *t, int layer)
                                   next->rstd1)
                 : pb_add_and_norm(ctx, t, a->hm, factor, m->outer[PB_P_norm], t->hf, t->nf, t->rstdf));
     return pb_weights_fetch(ctx, t, layer + 3);
+}
+
+pb_status pb_forward_layer(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    pb_range_layer_set(layer);
+    const pb_status s = forward_layer(ctx, t, layer);
+    pb_range_layer_set(PB_RANGE_NO_VALUE);
+    return s;
 }
 
 pb_status pb_forward_begin(pb_ctx *ctx, const pb_trainer *t)

@@ -33,6 +33,12 @@ for trace in eager/traces/step4-5/rank2.json.gz replayed/traces/step4-4/rank2.js
     done
     grep -q '^[0-9]* step ProfilerStep#4$' found || fail "$trace: no step 4"
     grep -q ' op attention_bwd$' found || fail "$trace: no op"
+    zcat "$trace" | grep '"kind":"op"' >ops
+    for name in attention_fwd attention_bwd; do # of the two layers of the model tiny
+        [[ $(grep "\"name\":\"$name\"" ops | grep -o '"layer":[0-9]*' | sort | uniq -c | tr -s ' \n' ' ') == " $steps \"layer\":0 $steps \"layer\":1 " ]] ||
+            fail "$trace: layers of $name: $(grep "$name" ops | grep -o '"layer":.*')"
+    done
+    grep -E '"name":"(adamw_step|clip_multi|xent_bwd|embedding_fwd)"' ops | grep -q layer && fail "$trace: an op outside the layers has a layer"
     grep -q ' collective all_reduce$' found || fail "$trace: no collective"
     zcat "$trace" | grep -q '"dropped":0,"omitted":0,"truncated":false' || fail "$trace: not complete"
 done
