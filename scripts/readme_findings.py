@@ -4,7 +4,7 @@ import re
 from readme_gate import gate_finding
 from readme_results import KERNEL_PEERS, STEP, Results, axes_of, needs, over, span
 
-SUITES = ("backward", "throughput", "kernels", "attention", "v4_step")
+SUITES = ("backward", "throughput", "kernels", "attention", "v4_step", "profile_cost")
 
 
 def ratios(r, name, metric, above, below):
@@ -113,18 +113,18 @@ def judged_value(q, worst):
 
 
 def failed(s):
-    """The requirements that failed: statement, bound, and the value of each case."""
+    """The requirements that failed: id, the value of each case, and the bound. The page has what each promises."""
     results = [r for r in map(s.read, (name + ".csv" for name in SUITES)) if r]
     judged = [q for r in results for q in r.requirements()]
     cases = {}
     for q in judged:
         if q.failed:
-            case = " ".join(q.axes[a] for a in ("op", "model", "tuning", "mode") if a in q.axes)
+            case = " ".join(q.axes[a] for a in ("op", "model", "tuning", "mode", "clock") if a in q.axes)
             case += f"{', ' if case else ''}{q.axes['seq']} tokens" if "seq" in q.axes else ""
             worst = (min if q.relation.startswith(">") else max)(q.values)
-            cases.setdefault(q.id, (q, []))[1].append(f"{judged_value(q, worst)} ({case})")
-    texts = [f"{q.statement.partition(':')[0]}: {q.metric} {q.relation} {q.bound:g} is required, measured "
-             f"{' and '.join(values)} (`{q.id}`)" for q, values in cases.values()]
+            cases.setdefault(q.id, (q, []))[1].append(f"{judged_value(q, worst)}" + (f" ({case})" if case else ""))
+    texts = [f"`{q.id}` requires {q.metric} {q.relation} {q.bound:g}, measured {' and '.join(values)}"
+             for q, values in cases.values()]
     if texts:
         return f"**{sum(len(v) for _, v in cases.values())} of {len(judged)} cases failed**: " + "; ".join(texts)
     return f"all {len(judged)} are met" if judged else ""
