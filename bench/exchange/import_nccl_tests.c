@@ -6,7 +6,7 @@
 
 #include "bench/exchange/import.h"
 
-enum { MAX_TOKENS = 40, TOKEN = 64, LINE = 1024 };
+enum { MAX_TOKENS = 40, TOKEN = 64, LINE = 1024, MOST_HOSTS = 1024 };
 enum { OUT_OF_PLACE, IN_PLACE, NPLACES };
 static const char *const places[NPLACES] = {"out", "in"};
 
@@ -22,9 +22,22 @@ typedef struct result {
 typedef struct report {
     pb_import *im;
     const char *collective, *machine; /* interned */
-    int ranks;
+    int ranks, hosts;
+    const char *host[MOST_HOSTS]; /* interned, each name once */
     long long iterations;
 } report;
+
+/* Notes the host of a rank. */
+static pb_status add_host(report *r, size_t line, const char *name, size_t n)
+{
+    const char *host = pb_intern(r->im->text, name, n);
+    if (!host) return pb_fail(PB_ENOMEM, "import: out of memory");
+    for (int i = 0; i < r->hosts; i++)
+        if (strcmp(r->host[i], host) == 0) return PB_OK;
+    if (r->hosts == MOST_HOSTS) return pb_import_bad(r->im, line, "more than 1024 hosts", "");
+    r->host[r->hosts++] = host;
+    return PB_OK;
+}
 
 /* Writes the collective's name, taken from the path of the program or, if the output names no program, of the file:
  * "/opt/all_reduce_perf" becomes "all_reduce". */
@@ -42,10 +55,12 @@ static pb_status collective_of(const report *r, size_t line, const char *program
 static pb_status add_place(const report *r, size_t line, const result *x, int place)
 {
     pb_case c = {.suite = "nccl-tests"};
-    char ranks[16], wrong[96], *end = NULL;
+    char ranks[16], hosts[16], wrong[96], *end = NULL;
     const char *w = x->at[place].wrong;
     snprintf(ranks, sizeof ranks, "%d", r->ranks);
+    snprintf(hosts, sizeof hosts, "%d", r->hosts);
     PB_TRY(collective_of(r, line, r->collective, c.name));
+    if (r->hosts > 1) PB_TRY(pb_import_axis(r->im, line, &c, "hosts", hosts));
     PB_TRY(pb_import_axis(r->im, line, &c, "place", places[place]));
     if (r->ranks) PB_TRY(pb_import_axis(r->im, line, &c, "ranks", ranks));
     PB_TRY(pb_import_axis(r->im, line, &c, "redop", x->redop));
@@ -147,12 +162,16 @@ static pb_status row(table *t)
     return PB_OK;
 }
 
-/* Reads "#  Rank  0 Group  0 Pid  31 on host device  0 [0000:04:00] NVIDIA H200": counts the ranks, and takes the
- * device's name from the first rank. */
+/* Reads "#  Rank  0 Group  0 Pid  31 on host device  0 [0000:04:00] NVIDIA H200": counts the ranks and
+ * their hosts, and takes the device's name from the first rank. */
 static pb_status rank_line(table *t, const char *line, const char **device)
 {
-    const char *name = strchr(line, ']');
+    const char *name = strchr(line, ']'), *host = strstr(line, " on ");
     t->r.ranks++;
+    if (host) {
+        host += 4 + strspn(host + 4, " ");
+        PB_TRY(add_host(&t->r, t->line, host, strcspn(host, " \r\n")));
+    }
     if (name && !**device) {
         name += 1 + strspn(name + 1, " ");
         *device = pb_intern(t->r.im->text, name, strcspn(name, "\r\n"));
@@ -172,7 +191,7 @@ static pb_status comment(table *t, char *line, const char **device)
         if (!t->r.collective) return pb_fail(PB_ENOMEM, "import: out of memory");
     }
     if (of) t->r.iterations = strtoll(of + 8, NULL, 10) > 0 ? strtoll(of + 8, NULL, 10) : 0;
-    if (strstr(line, "Using devices")) t->r.ranks = 0, *device = "";
+    if (strstr(line, "Using devices")) t->r.ranks = t->r.hosts = 0, *device = "";
     if (strstr(line, "Out of bounds values")) t->cut = false;
     if (!strncmp(line + 1 + strspn(line + 1, " "), "Rank ", 5)) return rank_line(t, line, device);
     split(t, line);
@@ -280,6 +299,10 @@ static pb_status read_document(pb_import *im, const json_t *root)
     double ranks = json_number_value(json_object_get(config, "nthreads")) *
                    json_number_value(json_object_get(config, "ngpus")) * (double)json_array_size(devices);
     if (ranks >= 1 && ranks < 1e6) r.ranks = (int)ranks;
+    for (size_t i = 0; i < json_array_size(devices); i++) {
+        const char *host = json_string_value(json_object_get(json_array_get(devices, i), "hostname"));
+        if (host) PB_TRY(add_host(&r, 0, host, strlen(host)));
+    }
     r.iterations = json_integer_value(json_object_get(config, "iterations"));
     if (r.iterations < 0) r.iterations = 0;
     if (program) r.collective = program;
