@@ -62,6 +62,19 @@ static void only_cases_that_differ_in_the_axis_alone_are_compared(void **state)
     close_emitter(&e);
 }
 
+/* A process may have rows of several suites; kernels and attention have equal metrics and axes. */
+static void another_suite_gets_no_ratio(void **state)
+{
+    pb_emitter e;
+    (void)state;
+    open_emitter(&e);
+    put(&e, "kernels/swiglu_fwd?dtype=bf16&impl=avx2", "kernel_time", 1);
+    put(&e, "kernels/swiglu_fwd?dtype=f32&impl=avx2", "kernel_time", 2);
+    CHECK_OK(pb_ratios_conclude(&e, "attention"));
+    must_lack("bf16_over_f32");
+    close_emitter(&e);
+}
+
 /* Keys omit shard=none, so the other case is the one without the axis. */
 static void sharded_parameters_are_divided_by_the_replicated_step(void **state)
 {
@@ -166,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_feature_is_divided_by_the_case_without_it),
         cmocka_unit_test(only_cases_that_differ_in_the_axis_alone_are_compared),
+        cmocka_unit_test(another_suite_gets_no_ratio),
         cmocka_unit_test(sharded_parameters_are_divided_by_the_replicated_step),
         cmocka_unit_test(sparse_attention_is_divided_by_dense_attention_of_its_length),
         cmocka_unit_test(every_line_of_the_table_gives_its_ratio),
