@@ -8,7 +8,8 @@
  *   nvbench     Keys: nvbench/BENCHMARK?axis=value&device=ID. A skipped state becomes a row with status unsupported and
  *               the reason. Hidden and user-defined summaries are not imported.
  *   nccl-tests  Keys: nccl-tests/all_reduce?place=in|out&ranks=N&redop=R&root=R&size=BYTES&type=T, with hosts=N first
- *               if the ranks are on several hosts. A result with wrong elements becomes a row with status wrong and no value.
+ *               if the ranks are on several hosts. A result with wrong elements becomes a row with status wrong and no
+ *               value.
  *
  * In keys, '_' replaces characters that a key cannot hold. These are errors, reported with file and line (or the
  * position in the JSON document): another format, a truncated file, text in place of a number, a word of 64 or more

@@ -172,8 +172,8 @@ pb_pair_sensitivity pb_pair_sensitivity_of(const pb_pair_result *r, const pb_pai
                                            const pb_pair_report *report);
 
 /* Iterates over the gates that must fail the comparison because no row was checked against them: the gate has a gating
- * line, its suite occurs among the rows (a metric of several ranks: with several ranks), and its metric does not. Returns the next one, or NULL at the end. Start with
- * *at = 0. */
+ * line, its suite occurs among the rows (for a metric of several ranks, in a row of several ranks), and its metric does
+ * not. Returns the next one, or NULL at the end. Start with *at = 0. */
 const pb_gate *pb_pair_unmatched(const pb_gates *gates, const pb_pair_row *rows, size_t n, int *at);
 
 enum { PB_PAIR_TEXT = 768 };
