@@ -15,7 +15,7 @@
 #include "tests/bench/compare/simulated_sessions.h"
 #include "tests/test.h"
 
-enum { CHANGED = 6, EFFECTS = 9, UNCHANGED = 3000, CHANGES = 200 };
+enum { CHANGED = 6, EFFECTS = 9, UNCHANGED = 3000, CHANGES = 600, REFERENCE = 3000 };
 
 /* ---- the verdicts on a simulated comparison ------------------------------------------------------------ */
 
@@ -272,6 +272,44 @@ static void slow_code_is_found(void **state)
         }
 }
 
+/* Whether `found` of CHANGES runs are as many as `percent` of REFERENCE runs, apart from chance: four standard errors of
+ * the difference, and one run. */
+static bool as_many(int found, double percent)
+{
+    const double p = percent / 100, q = (double)found / CHANGES, both = (p * REFERENCE + found) / (REFERENCE + CHANGES);
+    return q >= p - 4 * sqrt(both * (1 - both) * (1.0 / CHANGES + 1.0 / REFERENCE)) - 1.0 / CHANGES;
+}
+
+/* In every cell, slower code is found as often as by an independent implementation of the formulas, in numpy and scipy,
+ * on noise of the same kind (scripts/fixtures/stored_rule_fixtures.py). */
+static void found_as_by_the_formulas(void **state)
+{
+    const figures *f = all_figures();
+    char line[256];
+    int lines = 0;
+    FILE *file = fopen(PB_SOURCE_DIR "/tests/fixtures/stored_rule.csv", "r");
+    (void)state;
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file)); /* the names of the columns */
+    for (; fgets(line, sizeof line, file); lines++) {
+        char *at = strchr(line, ',');
+        const long sessions = strtol(at + 1, &at, 10);
+        int i = 0;
+        while (i < MACHINES && (strncmp(line, machines[i].name, strcspn(line, ",")) || machines[i].sessions != sessions))
+            i++;
+        assert_true(i < MACHINES);
+        for (int e = 0; e < EFFECTS; e++) {
+            assert_int_equal(*at, ',');
+            const double percent = strtod(at + 1, &at);
+            if (!as_many(f[i].found[e], percent))
+                fail_msg("%s, %ld sessions, effect %d: found in %d of %d runs, by the formulas in %g %%",
+                         machines[i].name, sessions, e, f[i].found[e], CHANGES, percent);
+        }
+    }
+    fclose(file);
+    assert_int_equal(lines, 15);
+}
+
 /* On a host of one's own, the confirmation removes most false alarms and costs hardly any detection. In a pool the
  * candidate's host is the same in both measurements, so that nothing is promised there. */
 static void the_confirmation_pays(void **state)
@@ -318,6 +356,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(false_alarms_are_rare),
         cmocka_unit_test(slow_code_is_found),
+        cmocka_unit_test(found_as_by_the_formulas),
         cmocka_unit_test(the_confirmation_pays),
         cmocka_unit_test(the_document_has_the_tables),
     };
