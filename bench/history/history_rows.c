@@ -155,10 +155,11 @@ static pb_status each_entry(reading *r, const char *folder, pb_status (*each)(re
     return s;
 }
 
+/* Adds the file of a suite. gate_score.csv, which scripts/gate-score stores next to them, has other columns. */
 static pb_status add_baseline(reading *r, const char *path)
 {
-    const char *dot = strrchr(path, '.');
-    return dot && !strcmp(dot, ".csv") ? add_file(r, path, "") : PB_OK;
+    const char *dot = strrchr(path, '.'), *name = strrchr(path, '/') + 1;
+    return dot && !strcmp(dot, ".csv") && strcmp(name, "gate_score.csv") ? add_file(r, path, "") : PB_OK;
 }
 
 static bool is_folder(const char *path)

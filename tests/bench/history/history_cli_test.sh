@@ -1,5 +1,5 @@
 #!/bin/bash
-# history_cli_test.sh BENCH - bench history as a user runs it: the commit of a run comes into its rows, into a stored
+# history_cli_test.sh BENCH SOURCE - bench history as a user runs it: the commit of a run comes into its rows, into a stored
 # baseline and into the history; wrong options are one line. BENCH is bench with quick suites (bench_fixture).
 bench=$(realpath "$1")
 . "${0%/*}/../../cli.sh"
@@ -18,6 +18,11 @@ for i in 1 2; do
     expect 0 saved "$bench" baseline update runs/$i --reason why --baseline stored
 done
 [[ $commit == unknown ]] || expect 0 ",$commit," "$bench" history --baseline stored --all --format csv
+
+# Files that scripts store next to the sessions are left out. The baselines of this repository have all kinds of them.
+echo 'commit,device' >"$(dirname stored/*/toy.csv)/gate_score.csv"
+expect 0 'history: rows=' "$bench" history --baseline stored --all
+expect 0 'history: rows=' "$bench" history --baseline "$2/baselines"
 
 # The locale decides how sparklines are drawn.
 metric=$(awk -F, 'NR == 2 { print $6 }' stored/*/toy.csv)
