@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bench/commands.h"
+#include "bench/run/run_json.h"
 #include "bench/suites/suites.h"
 
 static const struct {
@@ -49,6 +50,16 @@ static void print_command(int c)
         printf("  every axis of the suite     is also an option, such as --batch 1,4 (bench list suites)\n");
     if (c == PB_COMMAND_project) printf("  --ranks N1,N2               the numbers of ranks to project to\n");
     print_exits();
+}
+
+pb_exit pb_cmd_version(const pb_options *o)
+{
+    if (o->args.n) {
+        pb_fail(PB_EINVAL, "version takes no arguments");
+        return pb_complain(PB_EXIT_USAGE);
+    }
+    pb_cli_print_version("bench", pb_run_commit(), stdout);
+    return PB_EXIT_OK;
 }
 
 pb_exit pb_cmd_help(const pb_options *o)

@@ -14,7 +14,7 @@ static pb_exit (*const functions[PB_NCOMMANDS])(const pb_options *o) = {
 };
 
 /* Finds the subcommand and the index of its first option. Without a subcommand, options belong to `run`: `bench --suite
- * X` is `bench run --suite X`. `bench --help` is `bench help`. */
+ * X` is `bench run --suite X`. `bench --help` is `bench help`, and `bench --version` is `bench version`. */
 static pb_status split(int argc, char **argv, int *command, int *first)
 {
     *first = 1;
@@ -22,6 +22,11 @@ static pb_status split(int argc, char **argv, int *command, int *first)
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         *first = argc < 2 ? 1 : 2;
         *command = PB_COMMAND_help;
+        return PB_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        *first = 2;
+        *command = PB_COMMAND_version;
         return PB_OK;
     }
     if (argv[1][0] == '-') return PB_OK;

@@ -100,6 +100,8 @@ void pb_option_text(const pb_option_info *i, char *out, size_t n);
 const char *pb_command_text(const pb_command_info *c, char out[PB_OPTION_TEXT]);
 /* Prints the options of a command, one line each. */
 void pb_cli_print_options(const pb_cli *cli, int command, FILE *out);
+/* Prints one line: the program, its version, and the commit that was built. */
+void pb_cli_print_version(const char *program, const char *commit, FILE *out);
 /* Prints a bash completion script. If the command line names no command, options of the first command are completed. */
 void pb_cli_print_bash(const pb_cli *cli, FILE *out);
 #endif

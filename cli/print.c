@@ -16,6 +16,11 @@ void pb_cli_print_options(const pb_cli *cli, int command, FILE *out)
     }
 }
 
+void pb_cli_print_version(const char *program, const char *commit, FILE *out)
+{
+    fprintf(out, "%s %s, commit %s\n", program, PB_VERSION, commit);
+}
+
 /* Prints one branch of the completion script's `case` statement for each option that takes a value, such as
  *     --device|-d) words="cpu cuda" ;; */
 static void print_values(const pb_cli *cli, FILE *out)

@@ -39,6 +39,10 @@ class Record:
         more = {"kernels": ["--grid", "full"], "backward": []}
         return next((options + more[suite] for suite in more if suite in options), None)
 
+    def gated_by_sessions(self):
+        """Whether stored sessions gate the time of the cases of `bench`. Those of a single kernel only pairs do."""
+        return not {"kernels", "attention"} & set((self.bench + " " + self.gpu_bench).split())
+
 
 class Error(Exception):
     pass

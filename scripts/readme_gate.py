@@ -15,6 +15,8 @@ COUNTS = ("counters", "instructions")  # the parts of the gate that need no stat
 PARTS = {"cpu": (*COUNTS, "pairs", "stored"), "cuda": ("counters", "pairs", "stored")}
 PART_NAMES = {"stored": "stored sessions"}
 OTHERS = ("improved", "same", "inconclusive")  # verdicts of a comparison that raised no alarm
+# The answers on a slowdown, the least favourable first. Of several machines' answers the table has the first one.
+FAVOUR = ("same", "improved", "inconclusive", "found", "failed")
 
 
 # ---- Clopper-Pearson bounds --------------------------------------------------------------------------------------
@@ -44,14 +46,15 @@ def lower(k, n):
     return 1 - upper(n - k, n)
 
 
-# ---- one machine -------------------------------------------------------------------------------------------------
+# ---- one GPU, or all CPUs ----------------------------------------------------------------------------------------
 
 
 class Change:
-    """The rows of one slowdown or harmless change on one machine. record: None if it no longer exists."""
+    """The rows of one slowdown or harmless change. record: None if it no longer exists."""
 
     def __init__(self, name, record, rows):
-        self.name, self.record, self.rows = name, record, rows
+        self.name, self.record = name, record
+        self.rows = sorted(rows, key=lambda r: FAVOUR.index(r["verdict"]))
         self.what = record.what if record else "The record no longer exists."
         self.size = next((float(r["change"]) for r in self.of("pairs") if r["change"]), None)
 
@@ -65,9 +68,12 @@ class Change:
         """The answer of one part of the gate."""
         rows = self.of(part)
         if not rows:
-            uncounted = part == "instructions" and self.record and not self.record.counted()
-            return "not counted" if uncounted else "not measured"
-        row = rows[-1]
+            if part == "instructions" and self.record and not self.record.counted():
+                return "not counted"
+            if part == "stored" and self.record and not self.record.gated_by_sessions():
+                return "does not gate"
+            return "not measured"
+        row = rows[0]
         detectable = f", would find {100 * float(row['detectable']):.1f} %" if row["detectable"] else ""
         size = f" ({100 * float(row['change']):+.1f} %)" if part == "instructions" and row["change"] else ""
         counts = part in COUNTS
@@ -91,14 +97,11 @@ class Change:
 
 
 class Scores:
-    """The rows of one machine. records: those of tests/slowdowns."""
+    """The rows of one GPU, or of all CPUs. records: those of tests/slowdowns."""
 
-    def __init__(self, path, records):
-        self.machine = os.path.basename(os.path.dirname(path))
-        self.rows = gate_score_rows.read(path)
-        if not self.rows:
-            raise ValueError(f"{path} has no rows")
-        self.device = self.rows[0]["device"]
+    def __init__(self, rows, records):
+        self.rows, self.device = rows, rows[0]["device"]
+        self.machines = sorted({r["machine"] for r in rows})
         self.parts = PARTS[self.device]
         of_device = [r for r in records if (r.gpu_bench if self.device == "cuda" else r.bench)]
         self.total = {kind: sum(r.kind == kind for r in of_device) for kind in ("slowdown", "harmless")}
@@ -139,11 +142,18 @@ class Scores:
 
 
 def load(stored):
-    records = mutant_records.load_speed()
+    """The scores of all CPUs together, because no CPU has measured everything; then those of each GPU."""
+    records, groups = mutant_records.load_speed(), {}
     try:
-        return [Scores(path, records) for path in stored.others("*/gate_score.csv")]
+        for path in stored.others("*/gate_score.csv"):
+            rows = gate_score_rows.read(path)
+            if not rows:
+                fail(f"{path} has no rows")
+            device = rows[0]["device"]
+            groups.setdefault("cpu" if device == "cpu" else rows[0]["machine"], []).extend(rows)
     except gate_score_rows.RowsError as error:
         fail(error)
+    return [Scores(rows, records) for _, rows in sorted(groups.items())]
 
 
 # ---- text --------------------------------------------------------------------------------------------------------
@@ -173,6 +183,21 @@ def totals(s):
     return table(["", "result", "95 % bound", "aim", ""], rows)
 
 
+def by_machine(s):
+    """What each of several machines has measured; "" for one machine."""
+    if len(s.machines) == 1:
+        return ""
+    rows = []
+    for machine in s.machines:
+        mine = [r for r in s.rows if r["machine"] == machine]
+        cells = []
+        for kind in ("slowdown", "harmless"):
+            counts = {part: sum(r["part"] == part and r["kind"] == kind for r in mine) for part in s.parts}
+            cells.append(", ".join(f"{n} by {PART_NAMES.get(part, part)}" for part, n in counts.items() if n))
+        rows.append([f"`{machine}`", *cells])
+    return table(["machine", "comparisons of slowdowns", "comparisons of harmless changes"], rows)
+
+
 def section(s):
     pairs = [sum(bool(c.compared()) for c in changes) for changes in (s.slowdowns, s.harmless)]
     measured = (f"Measured are {len(s.slowdowns)} of {s.total['slowdown']} slowdowns and {len(s.harmless)} of "
@@ -183,7 +208,7 @@ def section(s):
     harmless = [[c.what, f"{len(c.judged())}", f"{c.alarms()}",
                  *(f"{sum(r['verdict'] == verdict for r in c.judged())}" for verdict in OTHERS),
                  f"{len(c.of('pairs')) - len(c.judged())}"] for c in s.harmless]
-    parts = [f"## `{s.machine}`", measured, totals(s),
+    parts = [f"## `{s.machines[0]}`" if s.device == "cuda" else "## On CPUs", measured, by_machine(s), totals(s),
              table(["slowdown", "time", *(PART_NAMES.get(part, part) for part in s.parts)], slow),
              table(["harmless change", "judged", "alarms", "IMPROVED", "SAME", "INCONCLUSIVE", "not judged"], harmless)]
     return "\n\n".join(part for part in parts if part)

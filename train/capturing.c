@@ -25,7 +25,7 @@ pb_status pb_capturing_step(pb_job *j, long step, const pb_matrix_fault *f, char
     if (!j->o->capture_nan || !f->name) return PB_OK;
     PB_TRY(pb_matrix_fault_capture(j->trainer, f, (size_t)j->o->capture_limit << 20, &c));
     snprintf(path, PB_CAPTURING_PATH, "%s/step%ld-rank%d-%s.safetensors", j->o->capture_nan, step, j->rank, f->name);
-    pb_status s = pb_capture_note(c, PB_NOTE_program, "train %s", pb_train_version());
+    pb_status s = pb_capture_note(c, PB_NOTE_program, "train %s", pb_train_commit());
     if (s == PB_OK) s = pb_capture_note(c, PB_NOTE_step, "%ld", step);
     if (s == PB_OK) s = pb_capture_note(c, PB_NOTE_rank, "%d", j->rank);
     if (s == PB_OK) s = pb_capture_write(c, &pb_disk_posix, path);

@@ -27,6 +27,13 @@ pb_status pb_train_completion(const pb_train_options *o)
     return PB_OK;
 }
 
+pb_status pb_train_version(const pb_train_options *o)
+{
+    if (o->args.n) return pb_fail(PB_EINVAL, "version takes no arguments");
+    pb_cli_print_version("train", pb_train_commit(), stdout);
+    return PB_OK;
+}
+
 pb_status pb_train_help(const pb_train_options *o)
 {
     const pb_command_info *c = pb_train_cli.commands;
@@ -47,7 +54,7 @@ pb_status pb_train_help(const pb_train_options *o)
 }
 
 /* Finds the subcommand and the index of the first option. `train --steps 5` means `train run --steps 5`; `train --help`
- * means `train help`. */
+ * means `train help`, and `train --version` means `train version`. */
 static pb_status find_command(int argc, char **argv, int *command, int *first)
 {
     *first = 1;
@@ -55,6 +62,11 @@ static pb_status find_command(int argc, char **argv, int *command, int *first)
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         *first = 2;
         *command = PB_COMMAND_help;
+        return PB_OK;
+    }
+    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+        *first = 2;
+        *command = PB_COMMAND_version;
         return PB_OK;
     }
     if (argc < 2 || argv[1][0] == '-') return PB_OK;
@@ -78,7 +90,7 @@ static bool trains(const pb_train_options *o)
  * options are valid. Fails on all ranks if those of one are not. All but rank 0 are quiet. */
 static pb_status open_world(pb_train_options *o, pb_status parsed)
 {
-    const pb_world_options w = {.version = pb_train_version(), .mpi = o->device && strcmp(o->device, "cpu") == 0};
+    const pb_world_options w = {.version = pb_train_commit(), .mpi = o->device && strcmp(o->device, "cpu") == 0};
     char why[1024];
     if (o->command != PB_COMMAND_run && o->command != PB_COMMAND_smoke && o->command != PB_COMMAND_eval) return parsed;
     if (parsed != PB_OK) snprintf(why, sizeof why, "%s", pb_error());

@@ -25,7 +25,7 @@ typedef struct pb_train_options {
     pb_world *world; /* the processes of the job; NULL: this is the only one */
 } pb_train_options;
 extern const pb_cli pb_train_cli;
-const char *pb_train_version(void); /* the commit that was built */
+const char *pb_train_commit(void); /* the commit that was built */
 /* True on the rank that prints notes, writes the log, checkpoints and exports: rank 0. */
 static inline bool pb_train_leads(const pb_train_options *o) { return pb_world_rank(o->world) == 0; }
 

@@ -33,7 +33,7 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
                                 .node = p->node,
                                 .host = p->host,
                                 .program = "train",
-                                .version = pb_train_version(),
+                                .version = pb_train_commit(),
                                 .backend = pb_backend_name(j->device),
                                 .device = p->device,
                                 .clocks = p->clocks};

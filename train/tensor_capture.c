@@ -85,7 +85,7 @@ static pb_status add(step_capture *s, const pb_tensor *x)
     pb_capture **c = &s->layer[x->layer >= 0 ? x->layer : s->L];
     if (!*c) {
         PB_TRY(pb_capture_open((size_t)s->j->o->capture_limit << 20, c));
-        PB_TRY(pb_capture_note(*c, PB_NOTE_program, "train %s", pb_train_version()));
+        PB_TRY(pb_capture_note(*c, PB_NOTE_program, "train %s", pb_train_commit()));
         PB_TRY(pb_capture_note(*c, PB_NOTE_rank, "%d", s->j->rank));
         PB_TRY(pb_capture_note(*c, PB_NOTE_step, "%ld", s->number));
         if (x->layer >= 0) PB_TRY(pb_capture_note(*c, PB_NOTE_layer, "%d", x->layer));

@@ -18,6 +18,9 @@ table "$fixture" <<'TABLE'
 help                                     |   0 | exit codes
 --help                                   |   0 | usage: bench COMMAND
 -h                                       |   0 | naps that behave
+--version                                |   0 | bench 0.1.0, commit
+version                                  |   0 | bench 0.1.0, commit
+version 2                                |   2 | version takes no arguments
 help run                                 |   0 | --processes N
 run --help                               |   0 | fresh processes
 help rum                                 |   2 | 'rum' is not a command; did you mean 'run'?

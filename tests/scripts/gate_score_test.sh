@@ -155,10 +155,23 @@ is same-program 1 pairs machine cpu-test
 grep -q 'slow-other/bench --suite kernels --threads 2' t/calls || fail "slow-other without its threads"
 grep -q 'slow-value/bench --suite kernels --threads 1' t/calls || fail "slow-value without --threads 1"
 
+# Two calls share the comparisons; each writes to a folder of its own.
+expect 2 "'3/2' is not a share" score --share 3/2
+for i in 1 2; do
+    (cd t && python3 scripts/gate-score --rounds 2 --commit c1 --fresh --part pairs --share $i/2 --out "$PWD/share-$i") \
+        >>"$dir/log" 2>&1 || fail "--share $i/2"
+done
+mapfile -t shares < <(tail -qn +2 t/share-[12]/results.csv | cut -d, -f5-7 | sort)
+[[ ${shares[*]} == 'same-program,0,pairs same-program,1,pairs slow-other,0,pairs slow-value,0,pairs' ]] ||
+    fail "two shares: ${shares[*]}"
+[[ -d t/share-1/cpu/pairs && -d t/share-2/cpu/pairs ]] || fail "the runs of a share are not in its folder"
+
 mv t/build/gate-score/results.csv all.csv
 expect 0 '' score --part counters
 [[ $(rows) -eq 3 ]] || fail "--part counters: $(rows) rows, not 3"
 rm t/build/gate-score/results.csv
+expect 0 '' score --part stored --sessions 5 slow-
+[[ ! -e t/build/gate-score/results.csv ]] || fail "sessions judge suite kernels: $(cat t/build/gate-score/results.csv)"
 
 # ---- instructions: one thread and the tests' shapes; the machine is not the one that Valgrind emulates -----------------
 : >t/calls
@@ -237,8 +250,9 @@ has 'Measured are 2 of 2 slowdowns and 1 of 1 harmless changes (2 and 1 of them 
 has '| slowdowns of 5 % and more found | 1 of 1 | above 5 % | all | met |'
 has '| slowdowns of 2 to 5 % found | 1 of 1 | above 5 % | 75 % | met |'
 has '| alarms in comparisons of harmless changes | 0 of 2 | below 77.6 % | none in 108 | 2 of 108 comparisons made |'
-has '| The other value is six. | +50.0 % | no | found (+50.0 %) | found | not measured |'
-has '| The value is two. | +3.0 % | found | no | INCONCLUSIVE, would find 4.2 % | not measured |'
+has '## On CPUs'
+has '| The other value is six. | +50.0 % | no | found (+50.0 %) | found | does not gate |'
+has '| The value is two. | +3.0 % | found | no | INCONCLUSIVE, would find 4.2 % | does not gate |'
 has '| The executable is copied. | 2 | 0 | 0 | 2 | 0 | 0 |'
 has 'finding: CPU: 1 of 1 slowdowns of 5 % and more were found; 1 of 1 slowdowns of 2 to 5 % were found; 0 of 2'
 # A comparison of six pairs could not have raised an alarm, nor one of which the noise is not known.
@@ -253,17 +267,27 @@ cp whole.csv "$stored"
 # Totals need all records: without one of them the README keeps what it had.
 cp "$stored" whole.csv && sed -i '/slow-other,0,pairs/d' "$stored"
 out=$(tables)
-has '| The other value is six. |  | no | found (+50.0 %) | not measured | not measured |'
+has '| The other value is six. |  | no | found (+50.0 %) | not measured | does not gate |'
 has '| slowdowns of unknown size found | 1 of 1 |'
 has '| slowdowns of 2 to 5 % found | 1 of 1 | above 5 % | 75 % | met so far |'
 [[ $out == *'finding: ' ]] || fail "totals without slow-other: $out"
 cp whole.csv "$stored"
+# All CPUs are one table. Of two answers on a slowdown it has the less favourable one; comparisons of a harmless change add.
+other=t/baselines/cpu-zother/gate_score.csv
+mkdir t/baselines/cpu-zother && head -1 "$stored" >"$other"
+grep 'slow-other,0,pairs\|same-program,0,pairs' "$stored" | sed 's/cpu-test/cpu-zother/; s/,1,found,/,0,same,/' >>"$other"
+out=$(tables)
+[[ $(grep -c '^## ' <<<"$out") -eq 1 ]] || fail "more than one table of CPUs: $out"
+has '| `cpu-zother` | 1 by pairs | 1 by pairs |'
+has '| The other value is six. | +50.0 % | no | found (+50.0 %) | **missed**: SAME | does not gate |'
+has '| The executable is copied. | 3 | 0 | 0 | 3 | 0 | 0 |'
+rm -r t/baselines/cpu-zother
 # Misses and alarms are shown, and no aim is met.
 sed -i '/slow-other,0,instructions/s/,1,found,0.5000/,0,same,/' "$stored"
 sed -i '/slow-other,0,pairs/s/,1,found,/,0,same,/; /same-program,1,pairs/s/,0,same,/,1,found,/' "$stored"
 out=$(tables)
 has '| slowdowns of 5 % and more found | 0 of 1 | above 0 % | all | **not met** |'
-has '| The other value is six. | +50.0 % | no | no | **missed**: SAME | not measured |'
+has '| The other value is six. | +50.0 % | no | no | **missed**: SAME | does not gate |'
 has '| alarms of counts on harmless changes | 0 of 1 |  | none | met |'
 has '| alarms in comparisons of harmless changes | 1 of 2 | below 97.5 % | none in 108 | **not met** |'
 sed -i '/same-program,0,counters/s/,0,same,/,1,found,/' "$stored"
