@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "bench/commands.h"
-#include "bench/run/run_json.h"
+#include "bench/run/run.h"
 #include "bench/suites/suites.h"
 
 static const struct {

@@ -184,7 +184,7 @@ def totals(s):
 
 
 def by_machine(s):
-    """What each of several machines has measured; "" for one machine."""
+    """Counts what each of several machines has measured; "" for one machine."""
     if len(s.machines) == 1:
         return ""
     rows = []

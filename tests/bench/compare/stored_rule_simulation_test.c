@@ -295,7 +295,8 @@ static void found_as_by_the_formulas(void **state)
         char *at = strchr(line, ',');
         const long sessions = strtol(at + 1, &at, 10);
         int i = 0;
-        while (i < MACHINES && (strncmp(line, machines[i].name, strcspn(line, ",")) || machines[i].sessions != sessions))
+        while (i < MACHINES &&
+               (strncmp(line, machines[i].name, strcspn(line, ",")) || machines[i].sessions != sessions))
             i++;
         assert_true(i < MACHINES);
         for (int e = 0; e < EFFECTS; e++) {
@@ -354,10 +355,8 @@ static void print_line(const char *line, void *user)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(false_alarms_are_rare),
-        cmocka_unit_test(slow_code_is_found),
-        cmocka_unit_test(found_as_by_the_formulas),
-        cmocka_unit_test(the_confirmation_pays),
+        cmocka_unit_test(false_alarms_are_rare),       cmocka_unit_test(slow_code_is_found),
+        cmocka_unit_test(found_as_by_the_formulas),    cmocka_unit_test(the_confirmation_pays),
         cmocka_unit_test(the_document_has_the_tables),
     };
     if (argc == 2 && !strcmp(argv[1], "--table"))
