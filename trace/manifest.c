@@ -44,7 +44,50 @@ static json_t *list_clocks(const pb_clock_report *reports, size_t n)
     return list;
 }
 
-pb_status pb_manifest_write(const pb_manifest *m, const pb_clock_report *reports, size_t n)
+static double median_of(const json_t *file, const char *kind)
+{
+    return json_number_value(json_object_get(json_object_get(json_object_get(file, "step_times"), kind), "median_s"));
+}
+
+/* Adds up the windows of a rank's file. */
+static json_t *totals(const json_t *file, int rank)
+{
+    json_int_t events = 0, dropped = 0, omitted = 0, truncated = 0;
+    const json_t *windows = json_object_get(file, "windows"), *w;
+    size_t i;
+    json_array_foreach(windows, i, w)
+    {
+        events += json_integer_value(json_object_get(w, "events"));
+        dropped += json_integer_value(json_object_get(w, "dropped")) +
+                   json_integer_value(json_object_get(json_object_get(w, "gpu"), "dropped"));
+        omitted += json_integer_value(json_object_get(w, "omitted"));
+        truncated += json_is_true(json_object_get(w, "truncated"));
+    }
+    json_t *o =
+        json_pack("{s:i, s:I, s:I, s:I, s:I, s:I}", "rank", rank, "windows", (json_int_t)json_array_size(windows),
+                  "events", events, "dropped", dropped, "omitted", omitted, "truncated", truncated);
+    const double recorded = median_of(file, "recorded"), off = median_of(file, "off");
+    if (recorded > 0 && off > 0) json_object_set_new(o, "recorded_over_off", json_real(recorded / off));
+    return o;
+}
+
+/* What each rank recorded, from its file. A rank that has written none yet, or was killed, is named as unknown. */
+static json_t *list_recorded(const pb_manifest *m)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < m->chosen->ranks; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s/ranks/rank%d.json", m->out, i);
+        json_t *file = json_load_file(path, 0, NULL);
+        json_array_append_new(list, file ? totals(file, i)
+                                         : json_pack("{s:i, s:s}", "rank", i, "unknown",
+                                                     "the rank had not written its file when rank 0 ended"));
+        json_decref(file);
+    }
+    return list;
+}
+
+pb_status pb_manifest_write(const pb_manifest *m, bool ended, const pb_clock_report *reports, size_t n)
 {
     json_t *chosen = json_array(), *hosts = json_array();
     for (int i = 0; i < m->chosen->ranks; i++) {
@@ -53,11 +96,11 @@ pb_status pb_manifest_write(const pb_manifest *m, const pb_clock_report *reports
     }
     return pb_profile_json(
         m->disk, m->out, "manifest.json",
-        json_pack("{s:i, s:s, s:s, s:i, s:s, s:o, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:I, s:s?, s:o?}", "format", 1,
-                  "program", m->program, "version", m->version, "ranks", m->chosen->ranks, "topology", m->topology,
-                  "profiled", chosen, "why", m->chosen->why, "hosts", hosts, "steps", "skip",
-                  (json_int_t)m->steps->skip, "wait", (json_int_t)m->steps->wait, "warmup",
+        json_pack("{s:i, s:s, s:s, s:s?, s:i, s:s, s:o, s:s, s:o, s:{s:I, s:I, s:I, s:I, s:I}, s:I, s:s?, s:o?, s:o?}",
+                  "format", 1, "program", m->program, "version", m->version, "libraries", m->libraries, "ranks",
+                  m->chosen->ranks, "topology", m->topology, "profiled", chosen, "why", m->chosen->why, "hosts", hosts,
+                  "steps", "skip", (json_int_t)m->steps->skip, "wait", (json_int_t)m->steps->wait, "warmup",
                   (json_int_t)m->steps->warmup, "active", (json_int_t)m->steps->active, "repeat",
                   (json_int_t)m->steps->repeat, "begun", (json_int_t)m->begun, "trigger", m->trigger, "clocks",
-                  reports ? list_clocks(reports, n) : NULL));
+                  ended ? list_clocks(reports, n) : NULL, "recorded", ended ? list_recorded(m) : NULL));
 }

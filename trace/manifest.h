@@ -10,16 +10,17 @@
 
 typedef struct pb_manifest {
     const pb_disk *disk;
-    const char *out, *program, *version, *topology, *trigger; /* trigger: NULL: none */
+    const char *out, *program, *version, *libraries, *topology;
+    const char *trigger; /* NULL: none */
     const pb_chosen *chosen;
     const char *const *host; /* [chosen->ranks]; NULL: not known */
     const pb_profile_steps *steps;
     time_t begun;
 } pb_manifest;
 
-/* Writes OUT/manifest.json. reports: [n]: how far the clocks of ranks were from rank 0's; NULL: not known yet. ENOMEM,
- * EIO, EPATH. */
-pb_status pb_manifest_write(const pb_manifest *m, const pb_clock_report *reports, size_t n);
+/* Writes OUT/manifest.json. When the job ends, `ended` is true: what the ranks recorded and what that cost them is added
+ * from their files in OUT/ranks, and how far their clocks were from rank 0's from reports [n]. ENOMEM, EIO, EPATH. */
+pb_status pb_manifest_write(const pb_manifest *m, bool ended, const pb_clock_report *reports, size_t n);
 /* Writes OUT/NAME. Takes `o`, also on failure; NULL: no memory. The same errors. */
 pb_status pb_profile_json(const pb_disk *d, const char *out, const char *name, json_t *o);
 #endif

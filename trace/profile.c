@@ -101,19 +101,20 @@ static pb_status need_new_folder(const char *out)
     return PB_OK;
 }
 
-static pb_status write_manifest(const pb_profile *p, const pb_clock_report *clocks, size_t n)
+static pb_status write_manifest(const pb_profile *p, bool ended, const pb_clock_report *clocks, size_t n)
 {
     const pb_manifest m = {.disk = p->disk,
                            .out = p->out,
                            .program = p->job.program,
                            .version = p->job.version,
+                           .libraries = p->job.libraries,
                            .topology = p->topology,
                            .trigger = p->o.trigger,
                            .chosen = &p->chosen,
                            .host = p->job.host,
                            .steps = &p->steps,
                            .begun = p->begun};
-    return pb_manifest_write(&m, clocks, n);
+    return pb_manifest_write(&m, ended, clocks, n);
 }
 
 static pb_status make_folders(pb_profile *p)
@@ -126,7 +127,7 @@ static pb_status make_folders(pb_profile *p)
         snprintf(path, sizeof path, "%s/%s", p->out, folders[i]);
         PB_TRY(make_folder(p->disk, path));
     }
-    return p->job.rank == 0 ? write_manifest(p, NULL, 0) : PB_OK;
+    return p->job.rank == 0 ? write_manifest(p, false, NULL, 0) : PB_OK;
 }
 
 /* ---- the options --------------------------------------------------------------------------------- */
@@ -428,10 +429,10 @@ pb_status pb_profile_close(pb_profile *p)
                                   p->windows, "trigger_looks", (json_int_t)p->trigger.looks, "trigger_s",
                                   p->trigger.seconds, "step_times", pb_step_times_json(&p->times)));
     keep_failure(p, written, pb_error());
-    if (p->job.rank == 0 && p->job.clocks) {
-        const pb_clock_report *reports;
-        const size_t n = pb_clocks_reports(p->job.clocks, 2, &reports);
-        const pb_status s = write_manifest(p, reports, n);
+    if (p->job.rank == 0) {
+        const pb_clock_report *reports = NULL;
+        const size_t n = p->job.clocks ? pb_clocks_reports(p->job.clocks, 2, &reports) : 0;
+        const pb_status s = write_manifest(p, true, reports, n);
         keep_failure(p, s, pb_error());
     }
     const pb_status s = p->status;

@@ -7,8 +7,11 @@
  * At the end of a window the training thread copies its records; another thread compresses and writes them.
  *
  * Files below OUT:
- *     manifest.json                   rank 0, when the job begins: ranks, those profiled and why, topology, hosts, steps;
- *                                     when it ends also clocks: how far each rank's clock was from rank 0's
+ *     manifest.json                   rank 0, when the job begins: version of the program and its libraries, ranks,
+ *                                     those profiled and why, topology, hosts, steps; when it ends also clocks: how far
+ *                                     each rank's clock was from rank 0's, and recorded: for each rank its windows,
+ *                                     events, lost and omitted ones, truncated windows, and the median time of a step
+ *                                     while ranks record over that of one while none does
  *     traces/stepA-B/rankN.json.gz    chrome.h; A and B are the numbers of the first and last step, N that of the rank.
  *                                     A program whose windows are not steps names another unit than step
  *     ranks/rankN.json                when the rank ends, profiled or not: its windows, what profiling cost it, and
@@ -44,6 +47,7 @@ typedef struct pb_profile_job {
     const int *node;         /* [ranks] as in choose.h; NULL: one host */
     const char *const *host; /* [ranks] names of hosts; NULL: not known */
     const char *program, *version, *backend, *device;
+    const char *libraries; /* with their versions, as text; NULL: none */
     pb_clocks *clocks; /* to compare with rank 0's (ranks/clocks.h); NULL: one rank */
 } pb_profile_job;
 

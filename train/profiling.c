@@ -22,10 +22,23 @@ static pb_status find_hosts(const pb_job *j, pb_profiling *p)
     return PB_OK;
 }
 
+/* The versions of the libraries that the device and the collectives use. */
+static void find_libraries(const pb_job *j, pb_profiling *p)
+{
+    pb_device_facts f;
+    int n = 0;
+    if (pb_backend_facts(j->device, pb_job_device_number(j), &f) == PB_OK)
+        n = snprintf(p->libraries, sizeof p->libraries, "CUDA driver %d.%d, CUDA runtime %d.%d, cuBLASLt %zu.%zu.%zu%s",
+                     f.driver / 1000, f.driver / 10 % 100, f.runtime / 1000, f.runtime / 10 % 100, f.blas / 10000,
+                     f.blas / 100 % 100, f.blas % 100, j->comm ? ", " : "");
+    pb_comm_library(j->comm, p->libraries + n, sizeof p->libraries - (size_t)n);
+}
+
 static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *p, char *why)
 {
     p->topology = j->topology;
     PB_TRY(find_hosts(j, p));
+    find_libraries(j, p);
     if (j->device == PB_CPU) snprintf(p->device, sizeof p->device, "cpu");
     else snprintf(p->device, sizeof p->device, "%s:%d", pb_backend_name(j->device), pb_job_device_number(j));
     const pb_profile_job job = {.topology = &p->topology,
@@ -34,6 +47,7 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
                                 .host = p->host,
                                 .program = "train",
                                 .version = pb_train_commit(),
+                                .libraries = p->libraries,
                                 .backend = pb_backend_name(j->device),
                                 .device = p->device,
                                 .clocks = p->clocks};

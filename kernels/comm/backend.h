@@ -60,6 +60,7 @@ typedef struct pb_comm_backend {
     void (*abort)(pb_comm *c);
     bool (*aborted)(pb_comm *c); /* true if abort has finished */
     void (*current)(pb_comm *c, char *out, size_t n);
+    void (*library)(char *out, size_t n); /* name and version; NULL: none */
     /* The source that pb_comm_window_memory returns, or NULL. */
     const pb_memory_source *(*window_memory)(const pb_comm *c, double bytes_per_flop);
 } pb_comm_backend;

@@ -96,6 +96,9 @@ pb_status pb_comm_status(pb_comm *comm);
 /* The collective that this communicator has begun and not ended, for messages of a watchdog: "all_reduce of 1048576
  * f32, number 17" or "" if none. On a GPU: the last one that was enqueued. May be called from any thread. */
 void pb_comm_current(pb_comm *comm, char *out, size_t n);
+/* Writes the name and version of the library, for example "Open MPI v4.1.4" or "NCCL 2.28.3". "": comm is NULL, of the
+ * plan backend, or the library does not say. */
+void pb_comm_library(const pb_comm *comm, char *out, size_t n);
 
 /* Ends a communicator whose collectives may never complete, because a rank is gone. May be called from any thread and
  * returns at once: a helper thread calls ncclCommAbort, which waits for every captured graph that holds the

@@ -436,6 +436,15 @@ static void mpi_current(pb_comm *c, char *out, size_t n)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
+/* The first line of what MPI says of itself, up to a comma: "Open MPI v4.1.4". */
+static void mpi_library(char *out, size_t n)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    if (MPI_Get_library_version(text, &length) == MPI_SUCCESS)
+        snprintf(out, n, "%.*s", (int)strcspn(text, ",\n"), text);
+}
+
 const pb_comm_backend pb_comm_mpi = {
     .name = "mpi",
     .steps = &steps,
@@ -447,4 +456,5 @@ const pb_comm_backend pb_comm_mpi = {
     .abort = mpi_abort,
     .aborted = mpi_aborted,
     .current = mpi_current,
+    .library = mpi_library,
 };

@@ -18,6 +18,12 @@ void pb_comm_skip(pb_comm *c, bool on)
 const char *pb_comm_role(const pb_comm *c) { return c ? c->role : "one rank"; }
 pb_status pb_comm_status(pb_comm *c) { return c && c->priv ? c->be->status(c) : PB_OK; }
 
+void pb_comm_library(const pb_comm *c, char *out, size_t n)
+{
+    *out = 0;
+    if (c && c->be && c->be->library) c->be->library(out, n);
+}
+
 void pb_comm_current(pb_comm *c, char *out, size_t n)
 {
     if (n) *out = 0;

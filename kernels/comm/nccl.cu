@@ -496,6 +496,13 @@ static void current(pb_comm *c, char *out, size_t n)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
+static void library_version(char *out, size_t n)
+{
+    int version = 0;
+    if (pb_nccl.GetVersion && pb_nccl.GetVersion(&version) == ncclSuccess)
+        snprintf(out, n, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
+
 extern "C" const pb_comm_backend pb_comm_nccl = {
     .name = "nccl",
     .steps = &steps,
@@ -507,5 +514,6 @@ extern "C" const pb_comm_backend pb_comm_nccl = {
     .abort = abort_comm,
     .aborted = aborted,
     .current = current,
+    .library = library_version,
     .window_memory = pb_nccl_window_memory,
 };

@@ -141,6 +141,7 @@ static void a_window_leaves_a_trace_of_its_active_steps(void **state)
     json_t *m = load("manifest.json");
     assert_int_equal(json_array_size(json_object_get(m, "profiled")), 2);
     assert_string_equal(text_at(m, "topology"), "dp=2");
+    assert_int_equal(int_at(json_array_get(json_object_get(m, "recorded"), 0), "windows"), 1);
     json_decref(m);
     json_t *r = load("ranks/rank0.json"), *windows = json_object_get(r, "windows");
     assert_int_equal(json_array_size(windows), 1);
