@@ -4,7 +4,9 @@
 #include <limits.h>
 #include <mpi.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static atomic_bool given_up;
 
@@ -49,6 +51,14 @@ pb_status pb_mpi_start(int *rank, int *size)
     if (MPI_Comm_rank(MPI_COMM_WORLD, rank) != MPI_SUCCESS || MPI_Comm_size(MPI_COMM_WORLD, size) != MPI_SUCCESS)
         return pb_fail(PB_EDEVICE, "mpi: MPI_COMM_WORLD has no rank or size");
     return PB_OK;
+}
+
+void pb_mpi_library(char *out, size_t n)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    if (MPI_Get_library_version(text, &length) == MPI_SUCCESS)
+        snprintf(out, n, "%.*s", (int)strcspn(text, ",\n"), text);
 }
 
 pb_status pb_mpi_broadcast(void *bytes, size_t n)

@@ -11,6 +11,8 @@ bool pb_mpi_built(void);
  * MPI_COMM_WORLD. MPI_Finalize is called when the process ends, unless pb_mpi_give_up was called. EUNSUPPORTED: not in
  * this build, or the library does not support threads. */
 pb_status pb_mpi_start(int *rank, int *size);
+/* Writes the first part of what the library says of itself, such as "Open MPI v4.1.4". Needs no pb_mpi_start. */
+void pb_mpi_library(char *out, size_t n);
 /* Rank 0's bytes reach all ranks. */
 pb_status pb_mpi_broadcast(void *bytes, size_t n);
 /* After a failure other ranks may be gone, and MPI_Finalize would wait for them: the process ends without it. Any

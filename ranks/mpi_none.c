@@ -10,6 +10,11 @@ pb_status pb_mpi_start(int *rank, int *size)
                                     "openmpi-bin (scripts/setup) and configure with -DPB_MPI=ON");
 }
 
+void pb_mpi_library(char *out, size_t n)
+{
+    if (n) *out = 0;
+}
+
 pb_status pb_mpi_broadcast(void *bytes, size_t n)
 {
     (void)bytes, (void)n;

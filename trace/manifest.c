@@ -71,7 +71,7 @@ static json_t *totals(const json_t *file, int rank)
     return o;
 }
 
-/* What each rank recorded, from its file. A rank that has written none yet, or was killed, is named as unknown. */
+/* Lists what each rank recorded, from its file. A rank that has written none yet, or was killed, is named as unknown. */
 static json_t *list_recorded(const pb_manifest *m)
 {
     json_t *list = json_array();

@@ -48,7 +48,7 @@ typedef struct pb_profile_job {
     const char *const *host; /* [ranks] names of hosts; NULL: not known */
     const char *program, *version, *backend, *device;
     const char *libraries; /* with their versions, as text; NULL: none */
-    pb_clocks *clocks; /* to compare with rank 0's (ranks/clocks.h); NULL: one rank */
+    pb_clocks *clocks;     /* to compare with rank 0's (ranks/clocks.h); NULL: one rank */
 } pb_profile_job;
 
 typedef struct pb_profile pb_profile;

@@ -69,7 +69,6 @@ static pb_status finish(pb_comm *c, MPI_Request *request, const char *call)
 
 /* clang-tidy expects MPI_Wait after a nonblocking collective; finish() calls MPI_Test until it has ended. */
 /* NOLINTBEGIN(clang-analyzer-optin.mpi.MPI-Checker) */
-
 /* ---- the steps ------------------------------------------------------------------------------------------------ */
 
 /* An MPI type of the same size, for moving elements. */
@@ -436,15 +435,6 @@ static void mpi_current(pb_comm *c, char *out, size_t n)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-/* The first line of what MPI says of itself, up to a comma: "Open MPI v4.1.4". */
-static void mpi_library(char *out, size_t n)
-{
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-    int length = 0;
-    if (MPI_Get_library_version(text, &length) == MPI_SUCCESS)
-        snprintf(out, n, "%.*s", (int)strcspn(text, ",\n"), text);
-}
-
 const pb_comm_backend pb_comm_mpi = {
     .name = "mpi",
     .steps = &steps,
@@ -456,5 +446,5 @@ const pb_comm_backend pb_comm_mpi = {
     .abort = mpi_abort,
     .aborted = mpi_aborted,
     .current = mpi_current,
-    .library = mpi_library,
+    .library = pb_mpi_library,
 };
