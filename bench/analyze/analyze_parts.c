@@ -8,13 +8,19 @@
 #include "bench/stats/stats.h"
 #include "bench/text/text.h"
 
+/* The least, middle and largest of the traces' times per step, and the rank of the largest. */
+typedef struct spread {
+    double least, middle, most;
+    int rank;
+} spread;
+
 /* A part over all traces: means per step. */
 typedef struct mean_part {
     const char *name;
-    double calls, seconds, least, middle, most; /* least, middle, most: of `own` per step, over the traces */
-    double gpu_calls, gpu;                      /* kernels and copies; their seconds */
-    double flops, bytes;                        /* least work of the calls of an op */
-    int most_rank;
+    double calls, seconds;
+    double gpu_calls, gpu; /* kernels and copies; their seconds */
+    spread own, gpu_own;   /* of the ranges and of the GPU, without communication */
+    double flops, bytes;   /* least work of the calls of an op */
 } mean_part;
 
 void pb_analyze_csv(const pb_analyze_output *o, const char *part, int rank, long step, const char *name,
@@ -61,10 +67,19 @@ static const pb_part *find(const pb_breakdown *b, bool ops, const char *name)
     return NULL;
 }
 
-/* The means over the traces that have steps. `own` is scratch memory for [run.n]. */
-static mean_part mean_of(const pb_analyzed *j, bool ops, const char *name, double *own)
+/* Adds the nth time; `most` is -1 before the first. */
+static void add_time(spread *s, double *times, size_t n, double time, int rank)
 {
-    mean_part m = {.name = name, .most_rank = -1, .most = -1};
+    times[n] = time;
+    s->least = n == 0 || time < s->least ? time : s->least;
+    if (time > s->most) s->most = time, s->rank = rank;
+}
+
+/* The means over the traces that have steps. `times` is scratch memory for [2 run.n]. */
+static mean_part mean_of(const pb_analyzed *j, bool ops, const char *name, double *times)
+{
+    mean_part m = {.name = name, .own = {.most = -1, .rank = -1}, .gpu_own = {.most = -1, .rank = -1}};
+    double *gpu = times + j->run.n;
     size_t n = 0;
     for (size_t i = 0; i < j->run.n; i++) {
         const pb_part *p = find(&j->of[i], ops, name);
@@ -76,8 +91,8 @@ static mean_part mean_of(const pb_analyzed *j, bool ops, const char *name, doubl
         m.gpu += p ? p->gpu / steps : 0;
         m.flops += p ? p->flops / steps : 0;
         m.bytes += p ? p->bytes / steps : 0;
-        own[n] = p ? p->own / steps : 0;
-        if (own[n] > m.most) m.most = own[n], m.most_rank = j->of[i].rank;
+        add_time(&m.own, times, n, p ? p->own / steps : 0, j->of[i].rank);
+        add_time(&m.gpu_own, gpu, n, p ? p->gpu_own / steps : 0, j->of[i].rank);
         n++;
     }
     m.calls /= (double)n;
@@ -86,9 +101,8 @@ static mean_part mean_of(const pb_analyzed *j, bool ops, const char *name, doubl
     m.gpu /= (double)n;
     m.flops /= (double)n;
     m.bytes /= (double)n;
-    m.middle = pb_median(own, (int)n);
-    m.least = own[0];
-    for (size_t i = 1; i < n; i++) m.least = own[i] < m.least ? own[i] : m.least;
+    m.own.middle = pb_median(times, (int)n);
+    m.gpu_own.middle = pb_median(gpu, (int)n);
     return m;
 }
 
@@ -105,12 +119,12 @@ static int by_cost(const void *x, const void *y)
 /* Lists the names of all traces, with their means. Free *out. ENOMEM. */
 static pb_status list_parts(const pb_analyzed *j, bool ops, mean_part **out, size_t *n)
 {
-    double *own = malloc((j->run.n + 1) * sizeof *own);
+    double *times = malloc((2 * j->run.n + 1) * sizeof *times);
     mean_part *all = malloc((j->run.n * PB_BREAKDOWN_NAMES + 1) * sizeof *all);
     *n = 0;
     *out = all;
-    if (!own || !all) {
-        free(own);
+    if (!times || !all) {
+        free(times);
         return pb_fail(PB_ENOMEM, "no memory to list the parts of %zu traces", j->run.n);
     }
     for (size_t i = 0; i < j->run.n; i++) {
@@ -119,10 +133,10 @@ static pb_status list_parts(const pb_analyzed *j, bool ops, mean_part **out, siz
             const char *name = ops ? b->ops[k].name : b->phases[k].name;
             size_t seen = 0;
             while (seen < *n && strcmp(all[seen].name, name) != 0) seen++;
-            if (seen == *n) all[(*n)++] = mean_of(j, ops, name, own);
+            if (seen == *n) all[(*n)++] = mean_of(j, ops, name, times);
         }
     }
-    free(own);
+    free(times);
     if (ops) qsort(all, *n, sizeof *all, by_cost);
     return PB_OK;
 }
@@ -135,38 +149,65 @@ static double mean_step(const pb_analyzed *j)
     return n ? sum / (double)n : (double)NAN;
 }
 
+enum { PHASE_NAME, PHASE_HOST, PHASE_OWN, PHASE_GPU = PHASE_OWN + 4, PHASE_GPU_OWN, PHASE_COLUMNS = PHASE_GPU_OWN + 4 };
+
+/* Four cells: least, middle and most, and the rank of the most with its distance from the middle one. */
+static void spread_cells(char cell[][PB_SHEET_CELL], const spread *s, bool several)
+{
+    pb_time_cell(cell[0], s->least);
+    pb_time_cell(cell[1], s->middle);
+    pb_time_cell(cell[2], s->most);
+    snprintf(cell[3], PB_SHEET_CELL, "%d", s->rank);
+    if (several && s->middle > 0)
+        snprintf(cell[3], PB_SHEET_CELL, "%d, %+.0f %%", s->rank, pb_percent(s->most / s->middle, 1));
+}
+
+static void add_phase_row(pb_sheet *t, int columns, const mean_part *m, bool several)
+{
+    char cell[PHASE_COLUMNS][PB_SHEET_CELL] = {""};
+    const char *cells[PHASE_COLUMNS];
+    for (int i = 0; i < PHASE_COLUMNS; i++) cells[i] = cell[i];
+    cells[PHASE_NAME] = m->name;
+    if (m->calls > 0) {
+        pb_time_cell(cell[PHASE_HOST], m->seconds);
+        spread_cells(cell + PHASE_OWN, &m->own, several);
+    }
+    if (m->gpu_calls > 0) {
+        pb_time_cell(cell[PHASE_GPU], m->gpu);
+        spread_cells(cell + PHASE_GPU_OWN, &m->gpu_own, several);
+    }
+    pb_sheet_row(t, columns, cells);
+}
+
+static void phase_csv(const pb_analyze_output *o, const mean_part *m)
+{
+    if (m->calls > 0) {
+        pb_analyze_csv(o, "phase", -1, 0, m->name, "host_time", m->seconds, "s");
+        pb_analyze_csv(o, "phase", -1, 0, m->name, "own_median", m->own.middle, "s");
+        pb_analyze_csv(o, "phase", -1, 0, m->name, "own_most", m->own.most, "s");
+        pb_analyze_csv(o, "phase", -1, 0, m->name, "rank_of_most", m->own.rank, "1");
+    }
+    if (!(m->gpu_calls > 0)) return;
+    pb_analyze_csv(o, "phase", -1, 0, m->name, "gpu_time", m->gpu, "s");
+    pb_analyze_csv(o, "phase", -1, 0, m->name, "gpu_own_median", m->gpu_own.middle, "s");
+    pb_analyze_csv(o, "phase", -1, 0, m->name, "gpu_own_most", m->gpu_own.most, "s");
+    pb_analyze_csv(o, "phase", -1, 0, m->name, "gpu_rank_of_most", m->gpu_own.rank, "1");
+}
+
 pb_status pb_analyze_phases(const pb_analyzed *j, const pb_analyze_output *o)
 {
-    static const char *const titles[] = {"phase",     "host time",    "own, least", "own, median",
-                                         "own, most", "rank of most", "GPU time"};
+    static const char *const titles[PHASE_COLUMNS] = {
+        "phase",    "host time",      "own, least",      "own, median",   "own, most",   "slowest rank",
+        "GPU time", "GPU own, least", "GPU own, median", "GPU own, most", "slowest rank"};
     mean_part *parts;
     size_t n;
     pb_sheet t = {0};
-    const int columns = pb_analyzed_has_gpu(j) ? 7 : 6;
+    const int columns = pb_analyzed_has_gpu(j) ? PHASE_COLUMNS : PHASE_GPU;
     const pb_status s = list_parts(j, false, &parts, &n);
     pb_sheet_row(&t, columns, titles);
     for (size_t i = 0; s == PB_OK && i < n; i++) {
-        const mean_part *m = &parts[i];
-        enum { HOST = 1, LEAST, MIDDLE, MOST, RANK, GPU };
-        char cell[7][PB_SHEET_CELL] = {""};
-        if (m->calls > 0) {
-            pb_time_cell(cell[HOST], m->seconds);
-            pb_time_cell(cell[LEAST], m->least);
-            pb_time_cell(cell[MIDDLE], m->middle);
-            pb_time_cell(cell[MOST], m->most);
-            snprintf(cell[RANK], PB_SHEET_CELL, "%d", m->most_rank);
-            if (j->run.n > 1 && m->middle > 0)
-                snprintf(cell[RANK], PB_SHEET_CELL, "%d, %+.0f %%", m->most_rank, pb_percent(m->most / m->middle, 1));
-        }
-        if (m->gpu_calls > 0) pb_time_cell(cell[GPU], m->gpu);
-        pb_sheet_row(
-            &t, columns,
-            (const char *const[]){m->name, cell[HOST], cell[LEAST], cell[MIDDLE], cell[MOST], cell[RANK], cell[GPU]});
-        pb_analyze_csv(o, "phase", -1, 0, m->name, "host_time", m->seconds, "s");
-        pb_analyze_csv(o, "phase", -1, 0, m->name, "own_median", m->middle, "s");
-        pb_analyze_csv(o, "phase", -1, 0, m->name, "own_most", m->most, "s");
-        pb_analyze_csv(o, "phase", -1, 0, m->name, "rank_of_most", m->most_rank, "1");
-        if (m->gpu_calls > 0) pb_analyze_csv(o, "phase", -1, 0, m->name, "gpu_time", m->gpu, "s");
+        add_phase_row(&t, columns, &parts[i], j->run.n > 1);
+        phase_csv(o, &parts[i]);
     }
     free(parts);
     if (s == PB_OK && o->format != PB_ANALYZE_CSV) fprintf(o->f, "\n");
@@ -307,15 +348,15 @@ pb_status pb_analyze_change(const pb_analyzed *now, const pb_analyzed *before, c
     if (s == PB_OK && !all) s = pb_fail(PB_ENOMEM, "no memory to compare %zu ops", na + nb);
     size_t n = 0;
     for (size_t i = 0; s == PB_OK && i < na; i++)
-        all[n++] = (mean_part){.name = a[i].name, .seconds = cost(&a[i]), .least = cost_in(b, nb, a[i].name)};
+        all[n++] = (mean_part){.name = a[i].name, .seconds = cost(&a[i]), .own.least = cost_in(b, nb, a[i].name)};
     for (size_t i = 0; s == PB_OK && i < nb; i++)
-        if (!(cost_in(a, na, b[i].name) > 0)) all[n++] = (mean_part){.name = b[i].name, .least = cost(&b[i])};
-    for (size_t i = 0; i < n; i++) all[i].calls = all[i].seconds - all[i].least;
+        if (!(cost_in(a, na, b[i].name) > 0)) all[n++] = (mean_part){.name = b[i].name, .own.least = cost(&b[i])};
+    for (size_t i = 0; i < n; i++) all[i].calls = all[i].seconds - all[i].own.least;
     if (s == PB_OK && n) qsort(all, n, sizeof *all, by_change);
     pb_sheet_row(&t, 5, titles);
     for (size_t i = 0; i < n; i++) {
         char then[PB_SHEET_CELL], time[PB_SHEET_CELL], change[PB_SHEET_CELL], share[PB_SHEET_CELL] = "";
-        pb_time_cell(then, all[i].least);
+        pb_time_cell(then, all[i].own.least);
         pb_time_cell(time, all[i].seconds);
         pb_time_cell(change, all[i].calls);
         if (fabs(step - was) > 0) snprintf(share, sizeof share, "%.0f %%", 100 * all[i].calls / (step - was));

@@ -113,6 +113,7 @@ static void add_gpu_part(pb_breakdown *b, const pb_gpu_span *g)
     pb_part *phase = g->phase ? part_of(b->phases, &b->nphases, g->phase, &b->unnamed) : NULL;
     if (op) op->gpu_calls++, op->gpu += g->end - g->begin, op->flops += g->flops, op->bytes += g->bytes;
     if (phase) phase->gpu_calls++, phase->gpu += g->end - g->begin;
+    if (phase && g->what != PB_WORK_COMMUNICATION) phase->gpu_own += g->end - g->begin;
     b->gpu.graphs += g->graph;
     if (g->graph) return;
     b->gpu.kernels += !g->copy;

@@ -28,6 +28,27 @@ for file in "$source"/tests/trace/records/*.records.gz; do
 done
 [[ $stored -ge 1 ]] || fail 'no stored records'
 
+# ---- a rank whose GPU is slow in one phase of a replayed graph is named; longer collectives do not make it slow ---------------
+cat >second_rank.py <<'TEXT'
+import glob, gzip, json
+first = glob.glob("h200-tiny-graph/traces/*/rank0.json.gz")[0]
+trace = json.load(gzip.open(first))
+trace["distributedInfo"]["rank"] = 1
+for e in trace["traceEvents"]:
+    if e.get("cat") == "kernel":
+        e["dur"] *= 3 if "nccl" in e["name"] else 1.5 if e["args"].get("phase") == "forward" else 0.9
+gzip.open(first.replace("rank0", "rank1"), "wt").write(json.dumps(trace))
+about = json.load(open("h200-tiny-graph/manifest.json"))
+about.update(ranks=2, profiled=[0, 1], hosts=["a", "b"])
+json.dump(about, open("h200-tiny-graph/manifest.json", "w"))
+TEXT
+python3 second_rank.py || fail 'no second rank'
+"$bench" analyze h200-tiny-graph --format csv >csv 2>log || fail "two ranks: $(cat log)"
+grep -qx 'phase,,,forward,gpu_rank_of_most,1,1' csv || fail "forward: $(grep forward csv)"
+grep -qx 'phase,,,backward,gpu_rank_of_most,0,1' csv || fail "backward: $(grep backward csv)"
+grep -q '^phase.*,rank_of_most' csv && fail 'a replayed graph has no ranges, but its host time names a rank'
+expect 0 '1, +20 %' "$bench" analyze h200-tiny-graph
+
 # ---- collectives: their kernels know them, and their exposed times add up to that of the GPU --------------------------------
 "$feed" "$source/tests/trace/records/synthetic.records.gz" collectives >log 2>&1 || fail "$(cat log)"
 known='"Collective name":"all_gather","bytes":2097152,"dtype":"bf16","Process Group Name":"dp","Group size":2,"Seq":77'
