@@ -131,43 +131,78 @@ static pb_status print_ranks(const pb_analyzed *j, const pb_analyze_output *o)
     return pb_sheet_print(&t, o->format, o->f);
 }
 
+enum {
+    GPU_RANK,
+    GPU_STEPS,
+    GPU_COMPUTE,
+    GPU_EXPOSED,
+    GPU_MEMORY,
+    GPU_IDLE,
+    GPU_HOST,
+    GPU_HIDDEN,
+    GPU_KERNELS,
+    GPU_UNJOINED,
+    GPU_COLUMNS
+};
+
+static void add_gpu_row(pb_sheet *t, const pb_trace *trace, const pb_breakdown *b)
+{
+    const pb_gpu_division *g = &b->gpu;
+    const double n = (double)b->steps;
+    char cell[GPU_COLUMNS][PB_SHEET_CELL], share[PB_SHEET_CELL];
+    const char *cells[GPU_COLUMNS];
+    for (int c = 0; c < GPU_COLUMNS; c++) cells[c] = cell[c];
+    snprintf(cell[GPU_RANK], PB_SHEET_CELL, "%d", b->rank);
+    snprintf(cell[GPU_STEPS], PB_SHEET_CELL, "%lld-%lld", (long long)trace->first_step, (long long)trace->last_step);
+    pb_share_cell(cell[GPU_COMPUTE], g->compute / n, b->step / n);
+    pb_share_cell(cell[GPU_EXPOSED], g->exposed / n, b->step / n);
+    pb_share_cell(cell[GPU_MEMORY], g->memory / n, b->step / n);
+    pb_share_cell(cell[GPU_IDLE], g->idle / n, b->step / n);
+    pb_share_cell(share, g->host_bound / n, b->step / n);
+    snprintf(cell[GPU_HOST], PB_SHEET_CELL, "%s%.30s", g->unknown > 0 ? "at least " : "", share);
+    pb_time_cell(cell[GPU_HIDDEN], g->hidden / n);
+    snprintf(cell[GPU_KERNELS], PB_SHEET_CELL, "%.6g", (double)g->kernels / n);
+    snprintf(cell[GPU_UNJOINED], PB_SHEET_CELL, "%.6g", (double)g->unjoined / n);
+    pb_sheet_row(t, GPU_COLUMNS, cells);
+}
+
+static void gpu_csv(const pb_analyze_output *o, const pb_trace *trace, const pb_breakdown *b)
+{
+    const double n = (double)b->steps;
+    const struct {
+        const char *metric;
+        double value;
+        const char *unit;
+    } figures[] = {{"compute", b->gpu.compute, "s"},
+                   {"exposed_communication", b->gpu.exposed, "s"},
+                   {"memory", b->gpu.memory, "s"},
+                   {"idle", b->gpu.idle, "s"},
+                   {"host_bound", b->gpu.host_bound, "s"},
+                   {"idle_of_unknown_cause", b->gpu.unknown, "s"},
+                   {"hidden_communication", b->gpu.hidden, "s"},
+                   {"graphs", (double)b->gpu.graphs, "1"},
+                   {"kernels", (double)b->gpu.kernels, "1"},
+                   {"unjoined_kernels", (double)b->gpu.unjoined, "1"}};
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        pb_analyze_csv(o, "gpu", b->rank, (long)trace->first_step, "step", figures[i].metric, figures[i].value / n,
+                       figures[i].unit);
+}
+
 /* How the GPU of each rank spent the steps. */
 static pb_status print_gpus(const pb_analyzed *j, const pb_analyze_output *o)
 {
-    static const char *const titles[] = {"GPU of rank",           "steps",   "compute",
-                                         "exposed communication", "memory",  "idle",
-                                         "hidden communication",  "kernels", "of no op"};
-    enum { COLUMNS = sizeof titles / sizeof *titles };
+    static const char *const titles[GPU_COLUMNS] = {
+        "GPU of rank",          "steps",   "compute", "exposed communication", "memory", "idle", "of it host-bound",
+        "hidden communication", "kernels", "of no op"};
     pb_sheet t = {0};
-    double graphs = 0;
-    pb_sheet_row(&t, COLUMNS, titles);
+    long graphs = 0;
+    pb_sheet_row(&t, GPU_COLUMNS, titles);
     for (size_t i = 0; i < j->run.n; i++) {
         const pb_breakdown *b = &j->of[i];
-        const long first = (long)j->run.traces[i].first_step;
         if (!b->has_gpu || !b->steps) continue;
-        const double n = (double)b->steps;
-        char cell[COLUMNS][PB_SHEET_CELL];
-        const char *cells[COLUMNS];
-        for (int c = 0; c < COLUMNS; c++) cells[c] = cell[c];
-        snprintf(cell[0], PB_SHEET_CELL, "%d", b->rank);
-        snprintf(cell[1], PB_SHEET_CELL, "%ld-%lld", first, (long long)j->run.traces[i].last_step);
-        pb_share_cell(cell[2], b->gpu.compute / n, b->step / n);
-        pb_share_cell(cell[3], b->gpu.exposed / n, b->step / n);
-        pb_share_cell(cell[4], b->gpu.memory / n, b->step / n);
-        pb_share_cell(cell[5], b->gpu.idle / n, b->step / n);
-        pb_time_cell(cell[6], b->gpu.hidden / n);
-        snprintf(cell[7], PB_SHEET_CELL, "%.6g", (double)b->gpu.kernels / n);
-        snprintf(cell[8], PB_SHEET_CELL, "%.6g", (double)b->gpu.unjoined / n);
-        pb_sheet_row(&t, COLUMNS, cells);
-        pb_analyze_csv(o, "gpu", b->rank, first, "step", "compute", b->gpu.compute / n, "s");
-        pb_analyze_csv(o, "gpu", b->rank, first, "step", "exposed_communication", b->gpu.exposed / n, "s");
-        pb_analyze_csv(o, "gpu", b->rank, first, "step", "memory", b->gpu.memory / n, "s");
-        pb_analyze_csv(o, "gpu", b->rank, first, "step", "idle", b->gpu.idle / n, "s");
-        pb_analyze_csv(o, "gpu", b->rank, first, "step", "hidden_communication", b->gpu.hidden / n, "s");
-        graphs += (double)b->gpu.graphs / n;
-        pb_analyze_csv(o, "gpu", b->rank, first, "step", "graphs", (double)b->gpu.graphs / n, "1");
-        pb_analyze_csv(o, "gpu", b->rank, first, "step", "kernels", (double)b->gpu.kernels / n, "1");
-        pb_analyze_csv(o, "gpu", b->rank, first, "step", "unjoined_kernels", (double)b->gpu.unjoined / n, "1");
+        add_gpu_row(&t, &j->run.traces[i], b);
+        gpu_csv(o, &j->run.traces[i], b);
+        graphs += b->gpu.graphs;
     }
     if (o->format != PB_ANALYZE_CSV) fprintf(o->f, "\n");
     if (o->format != PB_ANALYZE_CSV && graphs > 0)

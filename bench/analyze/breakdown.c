@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/analyze/exposed.h"
+#include "bench/analyze/idle.h"
 
 enum { DEPTH = 64 };
 
@@ -148,7 +149,7 @@ static pb_status divide_gpu(const pb_trace *t, const pb_intervals *steps, pb_bre
     b->gpu.memory = all - both;
     b->gpu.idle = b->step - all;
     free(l.at);
-    return PB_OK;
+    return pb_idle_divide(t, steps, &b->gpu.host_bound, &b->gpu.unknown);
 }
 
 pb_status pb_breakdown_make(const pb_trace *t, pb_breakdown *out)

@@ -18,7 +18,7 @@
  *     compute     a kernel runs that is not NCCL's
  *     exposed     a kernel of NCCL or a copy of a collective runs, and no other kernel
  *     memory      only other copies run, or memory is set
- *     idle        nothing runs: the GPU waits for the host
+ *     idle        nothing runs. idle.h says how much of it the GPU waits for the host
  *     hidden      the part of `compute` in which a kernel of NCCL or a copy of a collective runs too
  *
  * so that step = compute + exposed + memory + idle. A part's `gpu` is the sum of its kernels' and copies' durations.
@@ -43,15 +43,16 @@ typedef struct pb_part {
     const char *name; /* borrowed from the trace */
     long calls;
     double seconds, own;
-    long gpu_calls; /* kernels, copies */
+    long gpu_calls;      /* kernels, copies */
     double gpu, gpu_own; /* their seconds; own: without those that communicate */
     double flops, bytes; /* ops: the least work of the calls; 0: the op's model has none, or the trace is older */
 } pb_part;
 
 typedef struct pb_gpu_division {
     double compute, exposed, memory, idle, hidden;
-    long kernels, unjoined; /* unjoined: kernels whose op is not known */
-    long graphs;            /* replayed graphs that were recorded as wholes; each counts as compute from begin to end */
+    double host_bound, unknown; /* parts of idle (idle.h) */
+    long kernels, unjoined;     /* unjoined: kernels whose op is not known */
+    long graphs; /* replayed graphs that were recorded as wholes; each counts as compute from begin to end */
 } pb_gpu_division;
 
 /* The collectives of one kind, group and dtype. */

@@ -92,9 +92,34 @@ static pb_gpu_span gpu_span(const char *name, const char *cat, const json_t *arg
                          .copy = copy,
                          .begin = begin,
                          .end = end,
+                         .correlation = (int64_t)number(args, "correlation"),
+                         .enqueued = (double)NAN,
                          .flops = number(args, "op_flops"),
                          .bytes = number(args, "op_bytes"),
                          .moved = copy ? number(args, "bytes") : 0};
+}
+
+/* A call of the host that enqueues work. */
+typedef struct host_call {
+    int64_t correlation;
+    double end;
+} host_call;
+
+static int by_correlation(const void *x, const void *y)
+{
+    const host_call *a = x, *b = y;
+    return a->correlation < b->correlation ? -1 : a->correlation > b->correlation;
+}
+
+/* Finds when each piece of the GPU's work had been enqueued. Sorts the calls. */
+static void find_enqueued(pb_trace *t, host_call *call, size_t n)
+{
+    if (n) qsort(call, n, sizeof *call, by_correlation);
+    for (size_t i = 0; i < t->ngpu; i++) {
+        const host_call key = {.correlation = t->gpu[i].correlation};
+        const host_call *found = key.correlation && n ? bsearch(&key, call, n, sizeof *call, by_correlation) : NULL;
+        if (found) t->gpu[i].enqueued = found->end;
+    }
 }
 
 static pb_trace_collective collective(const json_t *args, double begin, double end)
@@ -138,16 +163,17 @@ static void sort_collectives(pb_trace *t, bool kernels)
     }
 }
 
-static pb_status read_events(const char *path, const json_t *o, double begin_us, pb_trace *t)
+/* `call` is scratch memory for as many calls as there are events. */
+static pb_status read_events(const char *path, const json_t *events, double begin_us, pb_trace *t, host_call *call)
 {
-    const json_t *events = json_object_get(o, "traceEvents");
-    size_t i;
+    size_t i, calls = 0;
     json_t *e;
     bool kernels = false;
     t->events = calloc(json_array_size(events) + 1, sizeof *t->events);
     t->gpu = calloc(json_array_size(events) + 1, sizeof *t->gpu);
     t->collectives = calloc(json_array_size(events) + 1, sizeof *t->collectives);
-    if (!t->events || !t->gpu || !t->collectives) return pb_fail(PB_ENOMEM, "%s: no memory for its events", path);
+    if (!t->events || !t->gpu || !t->collectives || !call)
+        return pb_fail(PB_ENOMEM, "%s: no memory for its events", path);
     json_array_foreach(events, i, e)
     {
         const char *ph = json_string_value(json_object_get(e, "ph")),
@@ -167,6 +193,8 @@ static pb_status read_events(const char *path, const json_t *o, double begin_us,
             t->gpu[t->ngpu] = gpu_span(name, cat, args, 1e-6 * at, 1e-6 * (at + number(e, "dur")));
             t->gpu[t->ngpu++].lane = (int64_t)number(e, "tid");
         }
+        if (cat && (strcmp(cat, "cuda_runtime") == 0 || strcmp(cat, "cuda_driver") == 0))
+            call[calls++] = (host_call){(int64_t)number(args, "correlation"), 1e-6 * (at + number(e, "dur"))};
         if (!json_object_get(args, "kind")) continue; /* not a range */
         t->events[t->n++] = (pb_trace_event){.name = name,
                                              .kind = kind_of(args),
@@ -179,6 +207,7 @@ static pb_status read_events(const char *path, const json_t *o, double begin_us,
     }
     qsort(t->events, t->n, sizeof *t->events, compare_events);
     sort_collectives(t, kernels);
+    find_enqueued(t, call, calls);
     return PB_OK;
 }
 
@@ -232,7 +261,12 @@ static pb_status read_trace(const char *path, int ranks, pb_trace *t)
     t->omitted = (long)number(about, "omitted");
     PB_TRY(read_expected(path, json_object_get(about, "ranks"), t));
     const json_int_t base = json_integer_value(json_object_get(o, "baseTimeNanoseconds"));
-    return read_events(path, o, 1e-3 * (double)(json_integer_value(json_array_get(window, 0)) - base), t);
+    const json_t *events = json_object_get(o, "traceEvents");
+    host_call *calls = malloc((json_array_size(events) + 1) * sizeof *calls);
+    const pb_status s =
+        read_events(path, events, 1e-3 * (double)(json_integer_value(json_array_get(window, 0)) - base), t, calls);
+    free(calls);
+    return s;
 }
 
 static int not_hidden(const struct dirent *d) { return d->d_name[0] != '.'; }

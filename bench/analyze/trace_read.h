@@ -25,6 +25,8 @@ typedef struct pb_gpu_span {
     pb_gpu_work what;
     bool copy;           /* a copy, or memory set to a value */
     double begin, end;   /* as in pb_trace_event */
+    int64_t correlation; /* of the host's call that enqueued it; 0: none */
+    double enqueued;     /* when that call ended; NAN: the trace does not have it */
     double flops, bytes; /* least work of the op of a replayed graph, on one of its kernels; else 0 */
     int64_t lane;        /* the stream, plus 1000000 for each further lane of work that overlaps on it */
     bool graph;          /* a replayed graph as a whole: what is COMMUNICATION or KERNEL inside is not known */
