@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "os/draft.h"
+#include "ranks/socket.h"
 
 pb_status pb_profile_json(const pb_disk *d, const char *out, const char *name, json_t *o)
 {
@@ -71,14 +72,25 @@ static json_t *totals(const json_t *file, int rank)
     return o;
 }
 
-/* Lists what each rank recorded, from its file. A rank that has written none yet, or was killed, is named as unknown. */
+/* Reads a rank's file; waits until it is there, or until `deadline` (of pb_seconds()). NULL: it is not. */
+static json_t *read_rank(const pb_manifest *m, int rank, double deadline)
+{
+    static const struct timespec pause = {0, 10000000};
+    char path[PATH_MAX];
+    json_t *file;
+    snprintf(path, sizeof path, "%s/ranks/rank%d.json", m->out, rank);
+    while (!(file = json_load_file(path, 0, NULL)) && pb_seconds() < deadline) (void)nanosleep(&pause, NULL);
+    return file;
+}
+
+/* Lists what each rank recorded, from its file. A rank that was killed, or writes its file later, is named as unknown.
+ */
 static json_t *list_recorded(const pb_manifest *m)
 {
+    const double deadline = pb_seconds() + PB_MANIFEST_WAIT;
     json_t *list = json_array();
     for (int i = 0; i < m->chosen->ranks; i++) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s/ranks/rank%d.json", m->out, i);
-        json_t *file = json_load_file(path, 0, NULL);
+        json_t *file = read_rank(m, i, deadline);
         json_array_append_new(list, file ? totals(file, i)
                                          : json_pack("{s:i, s:s}", "rank", i, "unknown",
                                                      "the rank had not written its file when rank 0 ended"));

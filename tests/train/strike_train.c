@@ -1,8 +1,8 @@
 /* strike_train.c - makes one rank of a job die, stop, fail or compute NaN at a chosen point. The program train_struck
  * is `train` linked with this file's wrappers. The environment variable PB_STRIKE holds "RANK STEP WHERE HOW":
  *     STEP   completed steps before the struck one
- *     WHERE  recording (an op while the step is recorded), replay (a collective of a replayed step; for `fail` and `hang`,
- *            and on a GPU, the replay itself), checkpoint (while the state is read), evaluation (an op), export (while
+ *     WHERE  recording (an op while the step is recorded), replay (a collective of a replayed step; for `fail`, `hang` and
+ *            `slow`, and on a GPU, the replay itself), checkpoint (while the state is read), evaluation (an op), export (while
  *            weights are read; `slow` only), optimizer (the orthogonalisations of an eager step on a CPU; `nan` only)
  *     HOW    kill (SIGKILL), stop (SIGSTOP), hang (the thread waits forever), slow (the call takes three seconds), fail
  *            (the call returns EDEVICE), nan (the first element of the result is NaN)
@@ -86,7 +86,7 @@ pb_status __wrap_pb_download(pb_ctx *ctx, void *host, const void *dev, size_t by
 
 pb_status __wrap_pb_replay(pb_ctx *ctx, pb_graph *graph)
 {
-    PB_TRY(strike("replay", ctx->id == PB_CPU ? "fail hang" : "kill stop fail hang"));
+    PB_TRY(strike("replay", ctx->id == PB_CPU ? "fail hang slow" : "kill stop fail hang slow"));
     return __real_pb_replay(ctx, graph);
 }
 
