@@ -39,9 +39,9 @@ class Record:
         more = {"kernels": ["--grid", "full"], "backward": []}
         return next((options + more[suite] for suite in more if suite in options), None)
 
-    def gated_by_sessions(self):
-        """Whether stored sessions gate the time of the cases of `bench`. Those of a single kernel only pairs do."""
-        return not {"kernels", "attention"} & set((self.bench + " " + self.gpu_bench).split())
+    def gated_by_sessions(self, device):
+        """Whether stored sessions gate the times of the record's cases: not those of suites kernels and attention."""
+        return not {"kernels", "attention"} & set((self.gpu_bench if device == "cuda" else self.bench).split())
 
 
 class Error(Exception):

@@ -126,7 +126,7 @@ def failed(s):
     texts = [f"`{q.id}` requires {q.metric} {q.relation} {q.bound:g}, measured {' and '.join(values)}"
              for q, values in cases.values()]
     if texts:
-        return f"**{sum(len(v) for _, v in cases.values())} of {len(judged)} cases failed**: " + "; ".join(texts)
+        return f"**{sum(len(v) for _, v in cases.values())} of {len(judged)} cases failed** (newest sessions): " + "; ".join(texts)
     return f"all {len(judged)} are met" if judged else ""
 
 

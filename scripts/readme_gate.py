@@ -16,7 +16,7 @@ PARTS = {"cpu": (*COUNTS, "pairs", "stored"), "cuda": ("counters", "pairs", "sto
 PART_NAMES = {"stored": "stored sessions"}
 OTHERS = ("improved", "same", "inconclusive")  # verdicts of a comparison that raised no alarm
 # The answers on a slowdown, the least favourable first. Of several machines' answers the table has the first one.
-FAVOUR = ("same", "improved", "inconclusive", "found", "failed")
+FAVOUR = ("improved", "same", "inconclusive", "found", "failed")
 
 
 # ---- Clopper-Pearson bounds --------------------------------------------------------------------------------------
@@ -49,11 +49,16 @@ def lower(k, n):
 # ---- one GPU, or all CPUs ----------------------------------------------------------------------------------------
 
 
+def alarm(row):
+    """Whether a comparison of a harmless change ended as that of a slowdown that is found."""
+    return row["verdict"] == "found" or row["exit_code"] == "1"
+
+
 class Change:
     """The rows of one slowdown or harmless change. record: None if it no longer exists."""
 
     def __init__(self, name, record, rows):
-        self.name, self.record = name, record
+        self.name, self.record, self.device = name, record, rows[0]["device"]
         self.rows = sorted(rows, key=lambda r: FAVOUR.index(r["verdict"]))
         self.what = record.what if record else "The record no longer exists."
         self.size = next((float(r["change"]) for r in self.of("pairs") if r["change"]), None)
@@ -61,8 +66,9 @@ class Change:
     def of(self, part):
         return [r for r in self.rows if r["part"] == part]
 
-    def found(self):
-        return any(r["verdict"] == "found" for r in self.rows)
+    def found(self, parts):
+        """Whether one of these parts found it: on every machine that asked the part, as its cell says."""
+        return any(rows and rows[0]["verdict"] == "found" for rows in map(self.of, parts))
 
     def cell(self, part):
         """The answer of one part of the gate."""
@@ -70,8 +76,8 @@ class Change:
         if not rows:
             if part == "instructions" and self.record and not self.record.counted():
                 return "not counted"
-            if part == "stored" and self.record and not self.record.gated_by_sessions():
-                return "does not gate"
+            if part == "stored" and self.record and not self.record.gated_by_sessions(self.device):
+                return "not compared"
             return "not measured"
         row = rows[0]
         detectable = f", would find {100 * float(row['detectable']):.1f} %" if row["detectable"] else ""
@@ -87,13 +93,14 @@ class Change:
     def judged(self):
         """The comparisons that could have raised an alarm."""
         return [r for r in self.compared()
-                if r["verdict"] == "found" or (int(r["pairs"]) >= LEAST_PAIRS and r["detectable"])]
+                if alarm(r) or (int(r["pairs"]) >= LEAST_PAIRS and r["detectable"])]
 
     def alarms(self):
-        return sum(r["verdict"] == "found" or r["exit_code"] == "1" for r in self.rows if r["part"] not in COUNTS)
+        return sum(map(alarm, self.judged()))
 
-    def counted(self):
-        return [r for r in self.rows if r["part"] in COUNTS and r["verdict"] != "failed"]
+    def made(self, parts):
+        """The rows of these parts, comparisons that failed left out."""
+        return [r for r in self.rows if r["part"] in parts and r["verdict"] != "failed"]
 
 
 class Scores:
@@ -159,9 +166,9 @@ def load(stored):
 # ---- text --------------------------------------------------------------------------------------------------------
 
 
-def found_text(changes, share, complete):
+def found_text(changes, share, complete, parts):
     """How many of these slowdowns were found, and what the aim is. complete: no slowdown is left to be compared."""
-    k, n = sum(c.found() for c in changes), len(changes)
+    k, n = sum(c.found(parts) for c in changes), len(changes)
     if n == 0:
         return ["0 of 0", "", "all" if share == 1 else f"{100 * share:g} %", "nothing measured"]
     aim = "" if share is None else "all" if share == 1 else f"{100 * share:g} %"
@@ -170,16 +177,17 @@ def found_text(changes, share, complete):
 
 
 def totals(s):
-    rows = [[f"slowdowns {text} found", *found_text(changes, share, s.complete())]
+    rows = [[f"slowdowns {text} found", *found_text(changes, share, s.complete(), s.parts)]
             for text, changes, share in s.classes()]
     n, k, aim = s.comparisons(), s.alarms(), HARMLESS_COMPARISONS[s.device]
     bound = f"below {100 * upper(min(k, n), n):.1f} %" if n else ""
     met = "**not met**" if k else "met" if n >= aim else f"{n} of {aim} comparisons made"
     rows.append(["alarms in comparisons of harmless changes", f"{k} of {n}", bound, f"none in {aim}", met])
-    counts = [r for c in s.harmless for r in c.counted()]
-    k = sum(r["verdict"] == "found" for r in counts)
-    rows.append(["alarms of counts on harmless changes", f"{k} of {len(counts)}", "", "none",
-                 "**not met**" if k else "met" if counts else "nothing measured"])
+    for name, parts in (("counts", COUNTS), ("stored sessions", ("stored",))):
+        made = [r for c in s.harmless for r in c.made(parts)]
+        k = sum(alarm(r) if name != "counts" else r["verdict"] == "found" for r in made)
+        rows.append([f"alarms of {name} on harmless changes", f"{k} of {len(made)}", "", "none",
+                     "**not met**" if k else "met" if made else "nothing measured"])
     return table(["", "result", "95 % bound", "aim", ""], rows)
 
 
@@ -219,13 +227,17 @@ def gate(stored):
 
 
 def gate_finding(stored):
-    """One sentence for each machine on which every record was compared; "" without such a machine."""
+    """A part of a sentence for the CPUs, and for each GPU, if every record was compared there; else ""."""
     texts = []
     for s in filter(Scores.complete, load(stored)):
-        found = "; ".join(f"{sum(c.found() for c in changes)} of {len(changes)} slowdowns {text} were found"
+        found = "; ".join(f"{sum(c.found(s.parts) for c in changes)} of {len(changes)} slowdowns {text} were found, "
+                          f"{sum(c.found(('pairs',)) for c in changes)} of them by pairs of times"
                           for text, changes, share in s.classes() if share)
-        n, k = s.comparisons(), s.alarms()
+        judged = [r for c in s.harmless for r in c.judged()]
+        n, k = len(judged), sum(map(alarm, judged))
         bound = f" (rate below {100 * upper(min(k, n), n):.1f} %)" if n else ""
-        where = "CPU" if s.device == "cpu" else "GPU"
-        texts.append(f"{where}: {found}; {k} of {n} comparisons of harmless changes raised an alarm{bound}")
+        open_ = sum(r["verdict"] == "inconclusive" for r in judged)
+        where = "GPU" if s.device == "cuda" else "a CPU" if len(s.machines) == 1 else f"{len(s.machines)} CPUs"
+        texts.append(f"{where}: {found}; {k} of {n} comparisons of harmless changes raised an alarm{bound}, {open_} were "
+                     "INCONCLUSIVE")
     return "; ".join(texts)

@@ -91,9 +91,9 @@ static json_t *list_recorded(const pb_manifest *m)
     json_t *list = json_array();
     for (int i = 0; i < m->chosen->ranks; i++) {
         json_t *file = read_rank(m, i, deadline);
-        json_array_append_new(list, file ? totals(file, i)
-                                         : json_pack("{s:i, s:s}", "rank", i, "unknown",
-                                                     "the rank had not written its file when rank 0 ended"));
+        json_array_append_new(
+            list, file ? totals(file, i)
+                       : json_pack("{s:i, s:s}", "rank", i, "unknown", "its file could not be read when rank 0 ended"));
         json_decref(file);
     }
     return list;

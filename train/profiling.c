@@ -26,12 +26,13 @@ static pb_status find_hosts(const pb_job *j, pb_profiling *p)
 static void find_libraries(const pb_job *j, pb_profiling *p)
 {
     pb_device_facts f;
-    int n = 0;
+    char comm[100] = "", cuda[100] = "";
     if (pb_backend_facts(j->device, pb_job_device_number(j), &f) == PB_OK)
-        n = snprintf(p->libraries, sizeof p->libraries, "CUDA driver %d.%d, CUDA runtime %d.%d, cuBLASLt %zu.%zu.%zu%s",
-                     f.driver / 1000, f.driver / 10 % 100, f.runtime / 1000, f.runtime / 10 % 100, f.blas / 10000,
-                     f.blas / 100 % 100, f.blas % 100, j->comm ? ", " : "");
-    pb_comm_library(j->comm, p->libraries + n, sizeof p->libraries - (size_t)n);
+        snprintf(cuda, sizeof cuda, "CUDA driver %d.%d, CUDA runtime %d.%d, cuBLASLt %zu.%zu.%zu", f.driver / 1000,
+                 f.driver / 10 % 100, f.runtime / 1000, f.runtime / 10 % 100, f.blas / 10000, f.blas / 100 % 100,
+                 f.blas % 100);
+    pb_comm_library(j->comm, comm, sizeof comm);
+    snprintf(p->libraries, sizeof p->libraries, "%s%s%s", cuda, *cuda && *comm ? ", " : "", comm);
 }
 
 static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *p, char *why)
@@ -47,7 +48,7 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
                                 .host = p->host,
                                 .program = "train",
                                 .version = pb_train_commit(),
-                                .libraries = p->libraries,
+                                .libraries = *p->libraries ? p->libraries : NULL,
                                 .backend = pb_backend_name(j->device),
                                 .device = p->device,
                                 .clocks = p->clocks};

@@ -14,7 +14,7 @@ typedef struct pb_profiling {
     const char **host; /* [ranks] */
     pb_chosen chosen;  /* the ranks that are profiled, and the steps */
     pb_profile_steps steps;
-    char device[32], libraries[200];
+    char device[32], libraries[204];
     char
         why[400]; /* a line that says which ranks are profiled, why, in which steps, and where to; "": none asked for */
 } pb_profiling;

@@ -192,7 +192,7 @@ static void gpu_csv(const pb_analyze_output *o, const pb_trace *trace, const pb_
 static pb_status print_gpus(const pb_analyzed *j, const pb_analyze_output *o)
 {
     static const char *const titles[GPU_COLUMNS] = {
-        "GPU of rank",          "steps",   "compute", "exposed communication", "memory", "idle", "of it host-bound",
+        "GPU of rank",          "steps",   "compute", "exposed communication", "memory", "idle", "idle, host-bound",
         "hidden communication", "kernels", "of no op"};
     pb_sheet t = {0};
     long graphs = 0;

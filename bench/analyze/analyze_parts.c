@@ -196,9 +196,17 @@ static void phase_csv(const pb_analyze_output *o, const mean_part *m)
 
 pb_status pb_analyze_phases(const pb_analyzed *j, const pb_analyze_output *o)
 {
-    static const char *const titles[PHASE_COLUMNS] = {
-        "phase",    "host time",      "own, least",      "own, median",   "own, most",   "slowest rank",
-        "GPU time", "GPU own, least", "GPU own, median", "GPU own, most", "slowest rank"};
+    static const char *const titles[PHASE_COLUMNS] = {"phase",
+                                                      "host time",
+                                                      "own, least",
+                                                      "own, median",
+                                                      "own, most",
+                                                      "slowest rank",
+                                                      "GPU time",
+                                                      "GPU own, least",
+                                                      "GPU own, median",
+                                                      "GPU own, most",
+                                                      "slowest GPU is of rank"};
     mean_part *parts;
     size_t n;
     pb_sheet t = {0};

@@ -14,14 +14,14 @@ static int by_begin(const void *x, const void *y)
 static void divide_step(const pb_gpu_span *const *at, size_t n, const pb_interval *step, double *host, double *unknown)
 {
     double idle_from = step->begin; /* everything that began before has ended by then */
-    for (size_t i = 0; i < n && at[i]->begin < step->end; i++) {
-        const pb_gpu_span *g = at[i];
-        const double gap = g->begin - idle_from;
-        if (gap > 0 && isnan(g->enqueued)) *unknown += gap;
-        else if (gap > 0) *host += fmin(fmax(g->enqueued - idle_from, 0), gap);
+    for (size_t i = 0; i <= n; i++) {
+        const pb_gpu_span *g = i < n ? at[i] : NULL; /* NULL: nothing follows in the trace */
+        const double end = g ? fmin(g->begin, step->end) : step->end, gap = end - idle_from;
+        if (gap > 0 && g && isnan(g->enqueued)) *unknown += gap;
+        else if (gap > 0) *host += g ? fmin(fmax(g->enqueued - idle_from, 0), gap) : gap;
+        if (!g || g->begin >= step->end) return;
         idle_from = fmax(idle_from, g->end);
     }
-    *host += fmax(step->end - idle_from, 0);
 }
 
 pb_status pb_idle_divide(const pb_trace *t, const pb_intervals *steps, double *host_bound, double *unknown)

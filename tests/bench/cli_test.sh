@@ -13,13 +13,15 @@ whole() { # whole DIR: must have one header, and all columns in every row
     [[ -z $(tail -c 1 "$1/results.csv") ]] || fail "$1: the last line has no newline"
 }
 
+"$fixture" --version | grep -qxE 'bench [0-9]+\.[0-9]+\.[0-9]+, commit ([0-9a-f]{7,}|unknown)' || fail "--version: $("$fixture" --version)"
+
 # ---- the table: arguments | exit code | text ---------------------------------------------------------
 table "$fixture" <<'TABLE'
 help                                     |   0 | exit codes
 --help                                   |   0 | usage: bench COMMAND
 -h                                       |   0 | naps that behave
---version                                |   0 | bench 0.1.0, commit
-version                                  |   0 | bench 0.1.0, commit
+--version                                |   0 | , commit
+version                                  |   0 | , commit
 version 2                                |   2 | version takes no arguments
 help run                                 |   0 | --processes N
 run --help                               |   0 | fresh processes

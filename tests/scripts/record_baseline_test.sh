@@ -22,17 +22,17 @@ DEVICE=cuda ARGUMENTS='--threads 2' expect 0 '' record kernels 'a reason'
 grep -q -- '--suite kernels --device cuda .* --no-compare --threads 2$' calls || fail "device or arguments"
 grep -q -- '--reason a reason$' calls || fail "another reason"
 
-all='ceiling backward throughput optimizer attention kernels load'
+all='ceiling backward throughput optimizer attention kernels load convergence comm profile self'
 expect 0 '' record --all
 [[ $(sed -n 's/^--suite \([a-z]*\) .*--processes 3 .*/\1/p' calls | paste -sd' ') == "$all" ]] || fail "not all suites"
 [[ $(sed -n 's/^baseline update .*baseline-\([a-z]*\)-.*/\1/p' calls | paste -sd' ') == "$all" ]] || fail "not all stored"
 FAILING=throughput expect 4 'throughput is not stored: exit code 4' record --all
-[[ $(grep -c '^--suite' calls) -eq 7 && $(grep -c '^baseline update' calls) -eq 6 ]] || fail "a failed suite cost another"
+[[ $(grep -c '^--suite' calls) -eq 11 && $(grep -c '^baseline update' calls) -eq 10 ]] || fail "a failed suite cost another"
 REFUSED=kernels FAILING=load expect 4 'kernels is not stored: exit code 2' record --all
 
-# The suites of --all exist, and are all suites but convergence, whose losses scripts/renew-counters stores, self, which
-# measures the harness, comm, which needs ranks, and profile,
-# whose runs scripts/store-profile-cost stores.
+[[ $(grep -c -- '--ranks 2' calls) -eq 1 ]] && grep -q -- '^--suite comm .* --ranks 2$' calls || fail "comm without two ranks"
+
+# The suites of --all exist, and are all suites.
 for suite in $all; do
     grep -q "^SUITE($suite)" "$source/bench/suites/suites.def" || fail "no suite $suite"
 done

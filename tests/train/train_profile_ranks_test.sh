@@ -39,6 +39,7 @@ whole() { # whole JOB: everything was recorded, and every rank has said so
     [[ $(recorded "$1") == "0 $middle $last" ]] || fail "$1: traces of ranks $(recorded "$1")"
     [[ $(find "$1/ranks" -name 'rank*.json' | wc -l) -eq $ranks ]] || fail "$1: $(find "$1/ranks" | wc -l) files of ranks"
     [[ $(grep -c '"truncated": 0' "$1/manifest.json") -eq $ranks ]] || fail "$1: $(grep -c '"truncated": 0' "$1/manifest.json") ranks in the manifest"
+    grep -q '"libraries": "[^"]*MPI[^"]*[0-9]' "$1/manifest.json" || fail "$1: no version of MPI: $(grep libraries "$1/manifest.json")"
     expect 0 "ranks 0,$middle,$last of $ranks" "$bench" analyze "$1"
 }
 

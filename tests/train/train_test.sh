@@ -11,7 +11,7 @@ while [[ ${#long} -lt 4058 ]]; do long=./$long; done
 # ---- the table: arguments | exit code | text ---------------------------------------------------------
 table "$train" <<TABLE
 --help                                        |   0 | exit codes
---version                                     |   0 | train 0.1.0, commit
+--version                                     |   0 | , commit
 version 2                                     |   2 | version takes no arguments
 help                                          |   0 | trains a model, and saves it
 help run                                      |   0 | --loss-mask-type

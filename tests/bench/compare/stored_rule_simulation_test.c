@@ -272,16 +272,18 @@ static void slow_code_is_found(void **state)
         }
 }
 
-/* Whether `found` of CHANGES runs are as many as `percent` of REFERENCE runs, apart from chance: four standard errors of
- * the difference, and one run. */
-static bool as_many(int found, double percent)
+/* `found` of CHANGES runs minus `percent` of REFERENCE runs, as shares, in standard errors of the difference; one run
+ * more or less is no difference. */
+static double distance(int found, double percent)
 {
     const double p = percent / 100, q = (double)found / CHANGES, both = (p * REFERENCE + found) / (REFERENCE + CHANGES);
-    return q >= p - 4 * sqrt(both * (1 - both) * (1.0 / CHANGES + 1.0 / REFERENCE)) - 1.0 / CHANGES;
+    const double away = fmax(fabs(q - p) - 1.0 / CHANGES, 0);
+    return away > 0 ? copysign(away / sqrt(both * (1 - both) * (1.0 / CHANGES + 1.0 / REFERENCE)), q - p) : 0;
 }
 
-/* In every cell, slower code is found as often as by an independent implementation of the formulas, in numpy and scipy,
- * on noise of the same kind (scripts/fixtures/stored_rule_fixtures.py). */
+/* A slow row is found as often as by an independent implementation of the formulas, in numpy and scipy, on noise of the
+ * same kind (scripts/fixtures/stored_rule_fixtures.py); code that is slower in all rows at least as often, because the
+ * program adjusts the second measurement only for the rows that are measured again. */
 static void found_as_by_the_formulas(void **state)
 {
     const figures *f = all_figures();
@@ -302,7 +304,8 @@ static void found_as_by_the_formulas(void **state)
         for (int e = 0; e < EFFECTS; e++) {
             assert_int_equal(*at, ',');
             const double percent = strtod(at + 1, &at);
-            if (!as_many(f[i].found[e], percent))
+            const double d = distance(f[i].found[e], percent);
+            if (!(d >= -4) || !(d <= 4 || effects[e].row < 0))
                 fail_msg("%s, %ld sessions, effect %d: found in %d of %d runs, by the formulas in %g %%",
                          machines[i].name, sessions, e, f[i].found[e], CHANGES, percent);
         }
