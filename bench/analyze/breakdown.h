@@ -30,9 +30,10 @@
  * none.
  *
  * A phase's time is that of its ranges; `own` leaves out the ops that communicate, so that a rank that waits for others
- * is not taken for slow. `gpu_own` is the time of its kernels and copies without communication, known in a replayed graph too. An op's time is that of its ranges without ops inside them. Its `flops` and `bytes` are the
- * least work that its calls had to do by the op's own model, the one that suite kernels uses: each input read once,
- * each output written once. */
+ * is not taken for slow. `gpu_own` is the time of its kernels and copies without communication, known in a replayed graph
+ * too. An op's time is that of its ranges without ops inside them. Its `flops` and `bytes` are the least work that its
+ * calls had to do by the op's own model, the one that suite kernels uses: each input read once, each output written
+ * once. */
 #ifndef PB_BREAKDOWN_H
 #define PB_BREAKDOWN_H
 #include "bench/analyze/trace_read.h"

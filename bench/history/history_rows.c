@@ -159,7 +159,7 @@ static pb_status each_entry(reading *r, const char *folder, pb_status (*each)(re
 static pb_status add_baseline(reading *r, const char *path)
 {
     const char *dot = strrchr(path, '.'), *name = strrchr(path, '/') + 1;
-    return dot && !strcmp(dot, ".csv") && strcmp(name, "gate_score.csv") ? add_file(r, path, "") : PB_OK;
+    return dot && !strcmp(dot, ".csv") && strcmp(name, "gate_score.csv") != 0 ? add_file(r, path, "") : PB_OK;
 }
 
 static bool is_folder(const char *path)

@@ -298,7 +298,7 @@ static void found_as_by_the_formulas(void **state)
         const long sessions = strtol(at + 1, &at, 10);
         int i = 0;
         while (i < MACHINES &&
-               (strncmp(line, machines[i].name, strcspn(line, ",")) || machines[i].sessions != sessions))
+               (strncmp(line, machines[i].name, strcspn(line, ",")) != 0 || machines[i].sessions != sessions))
             i++;
         assert_true(i < MACHINES);
         for (int e = 0; e < EFFECTS; e++) {

@@ -1,6 +1,6 @@
 #!/bin/bash
-# history_cli_test.sh BENCH SOURCE - bench history as a user runs it: the commit of a run comes into its rows, into a stored
-# baseline and into the history; wrong options are one line. BENCH is bench with quick suites (bench_fixture).
+# history_cli_test.sh BENCH SOURCE - bench history as a user runs it: the commit of a run comes into its rows, into a
+# stored baseline and into the history; wrong options are one line. BENCH is bench with quick suites (bench_fixture).
 bench=$(realpath "$1")
 . "${0%/*}/../../cli.sh"
 
