@@ -62,17 +62,20 @@ static void gate_line(reader *r)
     char *end;
     double limit = strtod(r->text[LIMIT], &end);
     const pb_metric *m = pb_metric_find(r->text[METRIC]);
-    const bool yes = !strcmp(r->text[GATING], "yes"), pairs = yes || !strcmp(r->text[GATING], "pairs");
+    const bool yes = !strcmp(r->text[GATING], "yes"), pairs = yes || !strcmp(r->text[GATING], "pairs"),
+               stored = yes || !strcmp(r->text[GATING], "stored");
     if (!*r->text[SUITE] || strchr(r->text[SUITE], '/'))
         fail(r, "the column suite has no suite's name: ", r->text[SUITE]);
     if (!m) fail(r, "unknown metric (see bench list metrics): ", r->text[METRIC]);
     if (m && strcmp(m->better, r->text[BETTER]) != 0) fail(r, "for this metric the column better must be ", m->better);
-    if (m && pairs && !strcmp(m->better, "none")) fail(r, "a metric without a direction cannot gate: ", m->name);
+    if (m && (pairs || stored) && !strcmp(m->better, "none"))
+        fail(r, "a metric without a direction cannot gate: ", m->name);
     if (end == r->text[LIMIT] || *end || !(limit > 0 && limit < 10))
         fail(r, "stored_limit must be a number above 0 and below 10, not ", r->text[LIMIT]);
     if (*r->text[CEILING] && !pb_metric_find(r->text[CEILING]))
         fail(r, "unknown ceiling (see bench list metrics): ", r->text[CEILING]);
-    if (!pairs && strcmp(r->text[GATING], "no") != 0) fail(r, "gating must be yes, no or pairs, not ", r->text[GATING]);
+    if (!pairs && !stored && strcmp(r->text[GATING], "no") != 0)
+        fail(r, "gating must be yes, no, pairs or stored, not ", r->text[GATING]);
     for (int i = 0; i < g->n; i++)
         if (!strcmp(g->gate[i].suite, r->text[SUITE]) && !strcmp(g->gate[i].metric, r->text[METRIC]))
             fail(r, "a second line for this suite and the metric ", r->text[METRIC]);
@@ -83,7 +86,7 @@ static void gate_line(reader *r)
     memcpy(gate->metric, r->text[METRIC], PB_AXIS_TEXT);
     memcpy(gate->ceiling, r->text[CEILING], PB_AXIS_TEXT);
     gate->stored_limit = limit;
-    gate->gating = yes;
+    gate->gating = stored;
     gate->gating_pairs = pairs;
 }
 

@@ -7,7 +7,9 @@
  *   ceiling       the metric of suite `ceiling` that limits this metric; may be empty. A comparison reports how much it
  *                 changed; no value is divided by it
  *   gating        yes: the metric can fail every comparison; no: it cannot; pairs: it can fail a comparison of two
- *                 executables (whose pairs measure the noise), but not one with stored results
+ *                 executables (whose pairs measure the noise), but not one with stored results; stored: the other way
+ *                 round, because two builds place the same code at different addresses, which the stored sessions of
+ *                 several builds show and pairs of two builds do not
  *
  * A metric without a line has stored_limit 0.15 and no ceiling, and does not gate. */
 #ifndef PB_GATES_H
