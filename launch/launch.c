@@ -115,6 +115,7 @@ static void become_mpirun(const void *self, int pipe_fd)
 int pb_launch_wake(const pb_launch_state *l) { return pb_monitor_wake(l->monitor); }
 void pb_launch_stop(void *launch, int sig) { pb_monitor_stop(((pb_launch_state *)launch)->monitor, sig); }
 const char *pb_launch_loss(const pb_launch_state *l) { return pb_monitor_loss(l->monitor); }
+const char *pb_launch_behind(const pb_launch_state *l) { return pb_monitor_behind(l->monitor); }
 
 /* Prints the end of the errors of rank r, with its number before each line, and deletes the file. */
 static void print_errors(const pb_launch_state *l, int r)

@@ -51,5 +51,7 @@ void pb_launch_stop(void *launch, int sig);   /* sends the signal to every rank 
 pb_status pb_launch_finish(pb_launch_state *l, int status, int *exit_code);
 /* After pb_launch_finish: why the job was lost, such as "rank 1 on host (cpu) died: ...". "": it was not. */
 const char *pb_launch_loss(const pb_launch_state *l);
+/* The same for pb_monitor_behind (monitor.h): the rank for which the others waited when they were asked to stop. */
+const char *pb_launch_behind(const pb_launch_state *l);
 void pb_launch_close(pb_launch_state *l); /* may be NULL */
 #endif

@@ -46,9 +46,10 @@ struct pb_monitor {
     pthread_t thread;
     bool ending, starter_ended, finished;
     double now, started, ended, over, last_alive, starter_time, failed;
-    char loss[440];  /* why the job was lost; "": it was not */
-    int failed_rank; /* the first that ended with another exit code than 0, at the time `failed` */
-    int code, stop;  /* stop: the signal with which the ranks were asked to stop; 0: none */
+    char loss[440];   /* why the job was lost; "": it was not */
+    char behind[300]; /* for whom the ranks waited when they were asked to stop; "": not known */
+    int failed_rank;  /* the first that ended with another exit code than 0, at the time `failed` */
+    int code, stop;   /* stop: the signal with which the ranks were asked to stop; 0: none */
 };
 
 /* ---- sending ------------------------------------------------------------------------------------------ */
@@ -235,6 +236,23 @@ static void judge(pb_monitor *m)
     free(v);
 }
 
+/* Notes the rank for which the others wait. */
+static void note_behind(pb_monitor *m)
+{
+    pb_rank_view *v = calloc((size_t)m->o.size, sizeof *v);
+    bool all = true;
+    char at[240];
+    for (int r = 0; v && r < m->o.size; r++) {
+        v[r] = (pb_rank_view){.said = &m->m[r].said, .left = m->m[r].left};
+        all &= m->m[r].joined;
+    }
+    const int r = v && all ? pb_judge_hung(v, m->o.size, 0, &all) : NONE;
+    if (r != NONE)
+        snprintf(m->behind, sizeof m->behind, "%s %s",
+                 all ? "all ranks wait in the same collective:" : "the others wait for", place(m, r, at, sizeof at));
+    free(v);
+}
+
 static void look_for_silence(pb_monitor *m)
 {
     const double silence = fmax(1, fmin(PB_RANK_GRACE, m->o.timeout));
@@ -290,6 +308,7 @@ static void obey(pb_monitor *m)
 {
     char what;
     if (read(m->call[0], &what, 1) != 1) return;
+    if (what && !m->stop) note_behind(m);
     if (what) m->stop = (unsigned char)what, say_to_all(m, PB_LAUNCH_STOP, m->stop, "");
     else m->starter_ended = true, m->starter_time = m->now;
 }
@@ -417,6 +436,7 @@ int pb_monitor_finish(pb_monitor *m, int *joined)
 bool pb_monitor_failed(const pb_monitor *m, int r) { return m->m[r].lost || (m->m[r].left && m->m[r].said.code); }
 
 const char *pb_monitor_loss(const pb_monitor *m) { return m->loss; }
+const char *pb_monitor_behind(const pb_monitor *m) { return m->behind; }
 
 void pb_monitor_close(pb_monitor *m)
 {

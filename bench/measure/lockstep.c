@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "os/interrupt.h"
+#include "os/where.h"
 
 typedef enum kind { GOES_ON, ENDS } kind;
 
@@ -58,7 +59,9 @@ static pb_status exchange(pb_lockstep *l, turn mine, turn **all)
     if (mine.status != PB_OK) snprintf(mine.why, sizeof mine.why, "%s", pb_error());
     *all = calloc((size_t)pb_world_size(l->world), sizeof **all);
     pb_status s = *all ? PB_OK : pb_fail(PB_ENOMEM, "no memory for an entry per rank");
+    pb_where_collective("exchange", pb_where_sequence()); /* for the monitor: this rank waits for the others */
     if (s == PB_OK) s = pb_world_gather(l->world, "measuring", &mine, sizeof mine, *all);
+    pb_where_collective(NULL, 0);
     l->broken = s != PB_OK;
     return s == PB_OK ? judge(l, *all) : s;
 }

@@ -164,9 +164,9 @@ static pb_status after_deadline(const pb_process *l, const int *order, int at)
 
 /* Handles a case that hung: discards the case's rows, as --resume does, writes a row of status timeout, and sets
  * l->first to the next case. If progress.csv shows that the case completed after all, its rows are kept. */
-static pb_status after_hang(pb_process *l, const int *order, const pb_child *w, pb_exit *code)
+static pb_status after_hang(pb_process *l, const int *order, const pb_child *w, const char *behind, pb_exit *code)
 {
-    char note[160];
+    char note[PB_LOSS_TEXT + 160];
     pb_case c;
     if (!case_at(l, order, w->at, &c)) {
         note_outcome(l, PB_OUTCOME_hung, "hung for %.3g s before its first case and was ended", w->took);
@@ -181,7 +181,8 @@ static pb_status after_hang(pb_process *l, const int *order, const pb_child *w, 
         return PB_OK;
     }
     *code = PB_EXIT_INCOMPARABLE;
-    snprintf(note, sizeof note, "hung: ended after %.3g s, the last %.3g s without a sample", w->took, w->silent);
+    snprintf(note, sizeof note, "hung: ended after %.3g s, the last %.3g s without a sample%s%s", w->took, w->silent,
+             *behind ? "; " : "", behind);
     note_outcome(l, PB_OUTCOME_hung, "%s %s", c.key, note);
     fprintf(stderr, "bench: process %d: %s\n", l->number, l->reason);
     PB_TRY(emit_end(l, &c, PB_ROW_TIMEOUT, note));
@@ -211,7 +212,7 @@ static pb_status after_process(pb_process *l, const int *order, const pb_child *
     *code = w->killed || dead ? PB_EXIT_INCOMPARABLE : (pb_exit)WEXITSTATUS(w->status);
     if (w->hung) {
         *code = PB_EXIT_OK; /* the exit code of a process that was ended has no meaning */
-        s = after_hang(l, order, w, code);
+        s = after_hang(l, order, w, loss, code);
         l->started += w->silent;
     } else {
         *stopped = ours || (w->late && !dead && *code != PB_EXIT_OK);

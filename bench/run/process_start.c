@@ -131,7 +131,8 @@ pb_status pb_process_finish(pb_process_start *start, pb_child *child, char loss[
     *loss = 0;
     if (start->launch) {
         e = pb_launch_finish(start->launch, child->status, &code);
-        snprintf(loss, PB_LOSS_TEXT, "%s", pb_launch_loss(start->launch));
+        snprintf(loss, PB_LOSS_TEXT, "%s",
+                 child->hung ? pb_launch_behind(start->launch) : pb_launch_loss(start->launch));
         child->killed &= child->hung || child->late; /* else the monitor ended mpirun after the ranks had ended */
         child->status = child->killed ? child->status : W_EXITCODE(code, 0);
     }

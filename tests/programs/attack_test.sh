@@ -27,6 +27,7 @@ bench doctor     | -          | -      |      | doctor
 bench plot       | run.csv    | .svg   |      | plot IN -o OUT
 bench completion | -          | -      |      | completion bash
 bench help       | -          | -      |      | help run
+bench version    | -          | -      |      | version
 train run        | data.jsonl | folder |      | run --steps 1 --batch 1 --seq 32 --data IN --save OUT
 train eval       | data.jsonl | -      |      | eval --batch 1 --seq 32 --data IN
 train export     | tiny.gguf  | folder |      | export --model IN --tokenizer bytes --out OUT
@@ -36,6 +37,7 @@ train tokenize   | text       | -      |      | tokenize IN
 train plan       | -          | -      |      | plan
 train completion | -          | -      |      | completion bash
 train help       | -          | -      |      | help run
+train version    | -          | -      |      | version
 TABLE
 )
 mkdir inputs baselines

@@ -105,8 +105,8 @@ want dies 1 "$(case_of rankdies)outcome,1,none,,0,failed,\"?rank 2 on .* died: "
 want dies 1 "$(case_of rankdies)" # nothing else of the case
 grep -q ',crashed,,"rank 2 on .* died: ' dies/processes.csv || fail "dies: $(cat dies/processes.csv)"
 
-toy hangs 4 "hung: ended after" --mode rankhangs,fine --case-timeout 1
-want hangs 1 "$(case_of rankhangs)outcome,1,none,,0,timeout,\"hung: ended after"
+toy hangs 4 "the others wait for rank 2 on " --mode rankhangs,fine --case-timeout 3
+want hangs 1 "$(case_of rankhangs)outcome,1,none,,0,timeout,\"hung: ended after .*; the others wait for rank 2 on "
 want hangs 2 "$(case_of fine)"
 
 # ---- a signal ends all ranks, and --resume continues -------------------------------------------------------------
