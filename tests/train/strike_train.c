@@ -2,8 +2,8 @@
  * is `train` linked with this file's wrappers. The environment variable PB_STRIKE holds "RANK STEP WHERE HOW":
  *     STEP   completed steps before the struck one
  *     WHERE  recording (an op while the step is recorded), replay (a collective of a replayed step; for `fail`, `hang` and
- *            `slow`, and on a GPU, the replay itself), checkpoint (while the state is read), evaluation (an op), export (while
- *            weights are read; `slow` only), optimizer (the orthogonalisations of an eager step on a CPU; `nan` only)
+ *            `slow`, and on a GPU, the replay itself), checkpoint (while the state is read), evaluation (an op), export
+ *            (while weights are read; `slow` only), optimizer (the orthogonalisations of an eager step on a CPU; `nan` only)
  *     HOW    kill (SIGKILL), stop (SIGSTOP), hang (the thread waits forever), slow (the call takes three seconds), fail
  *            (the call returns EDEVICE), nan (the first element of the result is NaN)
  * Rank R writes into the file TMPDIR/eventsR when communicators are aborted and closed, and graphs freed. */

@@ -9,29 +9,19 @@
 train=$1 where=$2
 device=${PB_TEST_BACKEND:-cpu} ranks=${PB_TEST_RANKS:-3}
 . "${0%/*}/../cli.sh"
+. "${0%/*}/ranks.sh"
 export TMPDIR=$dir
 
 # Runs mpirun with a shell around each rank that notes the rank's exit code.
-cat >starter <<'END'
-#!/bin/bash
-own=()
-while [[ $1 != */train_struck ]]; do own+=("$1"); shift; done
-exec mpirun "${own[@]}" "$TMPDIR/rank" "$@"
-END
-cat >rank <<'END'
+around_ranks train_struck <<'END'
 #!/bin/bash
 "$@"
 code=$?
 echo $code >"$TMPDIR/code$OMPI_COMM_WORLD_RANK"
 exit $code
 END
-chmod +x starter rank
-export PB_MPIRUN=$dir/starter
 
-for i in $(seq 40); do
-    printf '{"messages": [{"role": "user", "content": "What is %d?"}, {"role": "assistant", "content": "%s"}]}\n' \
-        "$i" "$(seq -s ' ' "$i" $((i + 1 + i % 9)))"
-done >conversations.jsonl
+conversations
 read -ra model <<<"${PB_TEST_MODEL:-tiny}"
 exact=(--deterministic) closed='graphs close '
 if [[ ${PB_NCCL_WINDOWS:-0} != 0 ]]; then

@@ -4,30 +4,20 @@
 # that record never keep the others from ending, and what they recorded can be read.
 train=$1 bench=$2 ranks=$3
 . "${0%/*}/../cli.sh"
+. "${0%/*}/ranks.sh"
 export TMPDIR=$dir
 last=$((ranks - 1)) middle=$((ranks / 2)) other=$((ranks / 4 + 1)) # `other` does not record
-for i in $(seq 40); do
-    printf '{"messages": [{"role": "user", "content": "What is %d?"}, {"role": "assistant", "content": "%s"}]}\n' \
-        "$i" "$(seq -s ' ' "$i" $((i + 1 + i % 9)))"
-done >conversations.jsonl
+conversations
 # Steps 7, 8 and 9 are recorded.
 args=(--model tiny --layers 1 --seq 16 --bucket 16 --batch 1 --steps 12 --mode graph --quiet --data conversations.jsonl
     --ranks "$ranks" --profile-ranks auto --rank-timeout 40)
 
 # Runs mpirun with a shell around each rank, which begins later on the rank LATE.
-cat >starter <<'END'
-#!/bin/bash
-own=()
-while [[ $1 != */train_struck ]]; do own+=("$1"); shift; done
-exec mpirun "${own[@]}" "$TMPDIR/rank" "$@"
-END
-cat >rank <<'END'
+around_ranks train_struck <<'END'
 #!/bin/bash
 [[ ${LATE:-} != "$OMPI_COMM_WORLD_RANK" ]] || sleep 2
 exec "$@"
 END
-chmod +x starter rank
-export PB_MPIRUN=$dir/starter
 
 recorded() { # recorded JOB: the ranks whose traces can be decompressed; bench analyze reads their JSON
     local file

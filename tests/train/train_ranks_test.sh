@@ -6,6 +6,7 @@
 train=$1 mpirun=$2
 device=${PB_TEST_BACKEND:-cpu} most=${PB_TEST_RANKS:-4}
 . "${0%/*}/../cli.sh"
+. "${0%/*}/ranks.sh"
 
 # several N ARG...: train as N ranks. one ARG...: alone. Both print nothing but failures.
 base=(--batch 1 --seq 48 --deterministic --quiet --targets q,v,down --data conversations.jsonl --eval-split 0.4
@@ -18,13 +19,6 @@ several() {
 }
 one() { expect 0 "" "$train" "${same[@]}" "$@"; }
 results() { cut -d, -f1-5,11,12 "$1"; } # the columns that do not depend on the machine
-
-conversations() {
-    for i in $(seq 40); do
-        printf '{"messages": [{"role": "user", "content": "What is %d?"}, {"role": "assistant", "content": "%s"}]}\n' \
-            "$i" "$(seq -s ' ' "$i" $((i + 1 + i % 9)))"
-    done >conversations.jsonl
-}
 
 # what all ranks shard, what the ranks that resume shard, and the format of the moments
 for case in "lora eager f32 parameters gradients f32" "full graph bf16 gradients parameters f32" \
