@@ -47,7 +47,7 @@ struct pb_monitor {
     bool ending, starter_ended, finished;
     double now, started, ended, over, last_alive, starter_time, failed;
     char loss[440];   /* why the job was lost; "": it was not */
-    char behind[300]; /* for whom the ranks waited when they were asked to stop; "": not known */
+    char behind[300]; /* pb_monitor_behind */
     int failed_rank;  /* the first that ended with another exit code than 0, at the time `failed` */
     int code, stop;   /* stop: the signal with which the ranks were asked to stop; 0: none */
 };
@@ -236,7 +236,7 @@ static void judge(pb_monitor *m)
     free(v);
 }
 
-/* Notes the rank for which the others wait. */
+/* Notes for which rank the others wait, by the last heartbeats. */
 static void note_behind(pb_monitor *m)
 {
     pb_rank_view *v = calloc((size_t)m->o.size, sizeof *v);

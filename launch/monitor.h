@@ -44,8 +44,9 @@ int pb_monitor_finish(pb_monitor *m, int *joined);
 bool pb_monitor_failed(const pb_monitor *m, int r);
 /* Why the job was lost: the text that names the lost rank. "": it was not lost. After pb_monitor_finish. */
 const char *pb_monitor_loss(const pb_monitor *m);
-/* For which rank the others waited when they were asked to stop: "the others wait for rank 1 on host (cpu), ...", or
- * "all ranks wait in the same collective: rank 0 on ...". "": none waited, or none was asked. After pb_monitor_finish. */
+/* For which rank the others waited when the ranks were asked to stop: "the others wait for rank 1 on host (cpu), ...",
+ * or "all ranks wait in the same collective: rank 0 on ...". "": no rank waited, or nothing asked them to stop. After
+ * pb_monitor_finish. */
 const char *pb_monitor_behind(const pb_monitor *m);
 void pb_monitor_close(pb_monitor *m); /* may be NULL */
 #endif

@@ -19,7 +19,8 @@ void pb_where_step(int64_t step);
 /* A phase begins, which ends the previous one. NULL: no phase. */
 void pb_where_phase(const char *phase);
 /* This process enters the collective with this sequence number, which counts the collectives of the job from 1, so that
- * all ranks give a collective the same number. NULL: it has returned; the number is ignored. */
+ * all ranks give a collective the same number. A wait for the other ranks that is no collective has the number of the
+ * last one. NULL: it has returned; the number is ignored. */
 void pb_where_collective(const char *collective, uint64_t sequence);
 /* A GPU carries out collectives after the calls that enqueue them have returned. While a thread waits for such a GPU
  * (true: begins; false: ends), this process counts as being in the collective that it entered last. */

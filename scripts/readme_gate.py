@@ -238,6 +238,6 @@ def gate_finding(stored):
         bound = f" (rate below {100 * upper(min(k, n), n):.1f} %)" if n else ""
         open_ = sum(r["verdict"] == "inconclusive" for r in judged)
         where = "GPU" if s.device == "cuda" else "a CPU" if len(s.machines) == 1 else f"{len(s.machines)} CPUs"
-        texts.append(f"{where}: {found}; {k} of {n} comparisons of harmless changes raised an alarm{bound}, {open_} were "
-                     "INCONCLUSIVE")
+        texts.append(f"{where}: {found}; {k} of {n} comparisons of harmless changes raised an alarm{bound}, {open_} "
+                     "were INCONCLUSIVE")
     return "; ".join(texts)

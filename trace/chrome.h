@@ -9,15 +9,15 @@
  * The GPU's events are described in chrome_gpu.h. Events of ranges: ph X; cat is cpu_op for ops, user_annotation
  * otherwise; a training step is called "ProfilerStep#N"; args.kind is the kind of ranges.h, args.value its value (of
  * an op args.layer, the layer of the model from 0), args.op_flops and args.op_bytes the least work of an op,
- * args.incomplete: true marks a range that was open when the window ended. A collective, and each of its kernels of NCCL and copies, has the args of Kineto's
- * traces: "Collective name", bytes ("collective bytes" of a copy), dtype, "Process Group Name", "Group size" and Seq
- * (ranges.h: pb_range_collective). What a
- * reader must know of the whole trace follows the events in "plumb": version, steps, clock, dropped (ranges that were
- * lost), gpu_dropped (records of the GPU that were lost), unjoined (kernels without an op), omitted (events beyond the
- * limit of the file's size), truncated and, of a window that only some of the profiled ranks record, ranks. In a job of
- * several ranks clock_offsets_ns has, for the begin and the end of the window, rank 0's clock minus this one's,
- * clock_uncertainty_ns the bounds of their errors, and clock_shifted says whether the times were moved to rank 0's
- * clock; or clock_unknown says why the clocks could not be compared. */
+ * args.incomplete: true marks a range that was open when the window ended. A collective, and each of its kernels of
+ * NCCL and copies, has the args of Kineto's traces: "Collective name", bytes ("collective bytes" of a copy), dtype,
+ * "Process Group Name", "Group size" and Seq (ranges.h: pb_range_collective). What a reader must know of the whole
+ * trace follows the events in "plumb": version, steps, clock, dropped (ranges that were lost), gpu_dropped (records of
+ * the GPU that were lost), unjoined (kernels without an op), omitted (events beyond the limit of the file's size),
+ * truncated and, of a window that only some of the profiled ranks record, ranks. In a job of several ranks
+ * clock_offsets_ns has, for the begin and the end of the window, rank 0's clock minus this one's, clock_uncertainty_ns
+ * the bounds of their errors, and clock_shifted says whether the times were moved to rank 0's clock; or clock_unknown
+ * says why the clocks could not be compared. */
 #ifndef PB_TRACE_CHROME_H
 #define PB_TRACE_CHROME_H
 #include "os/disk.h"

@@ -10,9 +10,9 @@
  * stream as work of the GPU, and args["of stream"] is the stream.
  *
  * args.op, args.layer and args.phase of work on the GPU are those of the range in which it was enqueued: that of the
- * host call, or, for a replayed graph, that of the capture (gpu.h). args.op_flops and args.op_bytes of a replayed graph's kernel are the
- * least work of its op; only the first kernel of an op call has them, so that sums are right. In eager mode the op's
- * range has them. */
+ * host call, or, for a replayed graph, that of the capture (gpu.h). args.op_flops and args.op_bytes of a replayed
+ * graph's kernel are the least work of its op; only the first kernel of an op call has them, so that sums are right. In
+ * eager mode the op's range has them. */
 #ifndef PB_TRACE_CHROME_GPU_H
 #define PB_TRACE_CHROME_GPU_H
 #include "profiles/ring.h"

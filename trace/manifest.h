@@ -20,8 +20,9 @@ typedef struct pb_manifest {
 
 #define PB_MANIFEST_WAIT 2.0 /* seconds, the longest that the end of a job waits for the files of its ranks */
 
-/* Writes OUT/manifest.json. When the job ends, `ended` is true: what the ranks recorded and what that cost them is added
- * from their files in OUT/ranks, for which it waits, and how far their clocks were from rank 0's from reports [n]. ENOMEM, EIO, EPATH. */
+/* Writes OUT/manifest.json. ended: the job ends; the manifest then also has `recorded`, the sums of each rank's file in
+ * OUT/ranks, for which the call waits, and `clocks`, how far the clocks of ranks were from rank 0's (reports: [n]).
+ * ENOMEM, EIO, EPATH. */
 pb_status pb_manifest_write(const pb_manifest *m, bool ended, const pb_clock_report *reports, size_t n);
 /* Writes OUT/NAME. Takes `o`, also on failure; NULL: no memory. The same errors. */
 pb_status pb_profile_json(const pb_disk *d, const char *out, const char *name, json_t *o);

@@ -2,8 +2,8 @@
  * what they recorded.
  *
  * No call here waits for another rank, except that rank 0's pb_profile_close() waits at most two seconds for reports of
- * clocks, and two for the files of the ranks; a rank that is not profiled makes the same calls, which do nothing. A helper thread compares this rank's
- * clock with rank 0's when a window begins and when it ends.
+ * clocks, and two for the files of the ranks; a rank that is not profiled makes the same calls, which do nothing. A
+ * helper thread compares this rank's clock with rank 0's when a window begins and when it ends.
  * At the end of a window the training thread copies its records; another thread compresses and writes them.
  *
  * Files below OUT:

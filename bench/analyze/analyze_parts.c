@@ -8,7 +8,7 @@
 #include "bench/stats/stats.h"
 #include "bench/text/text.h"
 
-/* The least, middle and largest of the traces' times per step, and the rank of the largest. */
+/* The least, middle and largest of the traces' times per step, and the rank that has the largest. */
 typedef struct spread {
     double least, middle, most;
     int rank;
@@ -201,12 +201,12 @@ pb_status pb_analyze_phases(const pb_analyzed *j, const pb_analyze_output *o)
                                                       "own, least",
                                                       "own, median",
                                                       "own, most",
-                                                      "slowest rank",
+                                                      "rank of most",
                                                       "GPU time",
                                                       "GPU own, least",
                                                       "GPU own, median",
                                                       "GPU own, most",
-                                                      "slowest GPU is of rank"};
+                                                      "GPU own, rank of most"};
     mean_part *parts;
     size_t n;
     pb_sheet t = {0};

@@ -18,7 +18,7 @@
  *     compute     a kernel runs that is not NCCL's
  *     exposed     a kernel of NCCL or a copy of a collective runs, and no other kernel
  *     memory      only other copies run, or memory is set
- *     idle        nothing runs. idle.h says how much of it the GPU waits for the host
+ *     idle        nothing runs; for a part of it the GPU waits for the host (idle.h)
  *     hidden      the part of `compute` in which a kernel of NCCL or a copy of a collective runs too
  *
  * so that step = compute + exposed + memory + idle. A part's `gpu` is the sum of its kernels' and copies' durations.
@@ -30,10 +30,10 @@
  * none.
  *
  * A phase's time is that of its ranges; `own` leaves out the ops that communicate, so that a rank that waits for others
- * is not taken for slow. `gpu_own` is the time of its kernels and copies without communication, known in a replayed graph
- * too. An op's time is that of its ranges without ops inside them. Its `flops` and `bytes` are the least work that its
- * calls had to do by the op's own model, the one that suite kernels uses: each input read once, each output written
- * once. */
+ * is not taken for slow. `gpu_own` is the time of the phase's kernels and copies without communication, known in a
+ * replayed graph too. An op's time is that of its ranges without ops inside them. Its `flops` and `bytes` are the least
+ * work that its calls had to do by the op's own model, the one that suite kernels uses: each input read once, each
+ * output written once. */
 #ifndef PB_BREAKDOWN_H
 #define PB_BREAKDOWN_H
 #include "bench/analyze/trace_read.h"

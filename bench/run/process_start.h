@@ -11,6 +11,7 @@ typedef struct pb_process_start pb_process_start;
  * by which the supervisor ends a job of ranks. EIO, ENOMEM; for ranks also the errors of pb_launch_open. */
 pb_status pb_process_begin(const pb_process *l, pb_child *child, pb_supervision *rules, pb_process_start **out);
 /* After pb_supervise: waits until every rank has ended, replaces child->status by that of the job, and frees `start`.
- * loss: why the job was lost; "": it was not. EUNSUPPORTED: mpirun is not installed. EIO: it cannot start the ranks. */
+ * loss: why the job was lost, or after a hang, for which rank the others waited; "": neither is known. EUNSUPPORTED:
+ * mpirun is not installed. EIO: it cannot start the ranks. */
 pb_status pb_process_finish(pb_process_start *start, pb_child *child, char loss[PB_LOSS_TEXT]);
 #endif
