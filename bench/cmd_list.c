@@ -72,7 +72,7 @@ static pb_status print_group(void *user, const pb_counter_group *g)
 {
     const char *passes = g->passes > 1 ? "passes" : "pass";
     (void)user;
-    printf("%-12s %s (%s, %d %s)\n", g->name, g->summary, g->chip, g->passes, passes);
+    printf("%-12s %s (%s, %d %s%s)\n", g->name, g->summary, g->chip, g->passes, passes, g->sampled ? ", sampled" : "");
     for (int i = 0; i < g->metrics; i++)
         printf("    %-24s %-5s %s\n", g->metric[i].name, g->metric[i].unit, g->metric[i].formula);
     return PB_OK;

@@ -18,7 +18,7 @@ bool pb_group_on_cpu(const pb_counter_group *g) { return strcmp(g->chip, "cpu") 
 typedef struct formula {
     const char *at;
     const pb_counter_group *g;
-    const double *counts; /* [g->events] */
+    const double *counts; /* [g->events], and of a sampled group the seconds after them */
     int depth;
     char error[96]; /* "": none so far */
 } formula;
@@ -39,12 +39,14 @@ static double wrong(formula *f, const char *what)
     return (double)NAN;
 }
 
+static const char seconds[] = "seconds"; /* the length of a sample */
+
 static double event(formula *f)
 {
     size_t n = 0;
     while (isalnum((unsigned char)f->at[n]) || f->at[n] == '_') n++;
-    for (int i = 0; i < f->g->events; i++) {
-        const char *name = f->g->event[i].name;
+    for (int i = 0; i < f->g->events + f->g->sampled; i++) {
+        const char *name = i < f->g->events ? f->g->event[i].name : seconds;
         if (strlen(name) != n || strncmp(name, f->at, n) != 0) continue;
         f->at += n;
         return f->counts ? f->counts[i] : 1;
@@ -136,7 +138,11 @@ static const char *head_line(pb_counter_group *g, const char *key, const char *v
         return keep(g->summary, sizeof g->summary, value) ? NULL : "SHORT needs up to 119 characters";
     if (strcmp(key, "CHIP") == 0)
         return keep(g->chip, sizeof g->chip, value) ? NULL : "CHIP needs the name of a chip, or cpu";
-    if (strcmp(key, "PASSES") != 0) return "a line of the head begins with SHORT, CHIP or PASSES";
+    if (strcmp(key, "READ") == 0) {
+        g->sampled = strcmp(value, "sampled") == 0;
+        return g->sampled || strcmp(value, "counted") == 0 ? NULL : "READ needs counted or sampled";
+    }
+    if (strcmp(key, "PASSES") != 0) return "a line of the head begins with SHORT, CHIP, PASSES or READ";
     const long n = strtol(value, &end, 10);
     if (n < 1 || n > 1000 || *end) return "PASSES needs a number from 1 to 1000";
     g->passes = (int)n;
@@ -152,8 +158,9 @@ static const char *event_line(pb_counter_group *g, const char *name, const char 
     if (!isalpha((unsigned char)*name) || !keep(e->name, sizeof e->name, name) ||
         !keep(e->counter, sizeof e->counter, counter) || strpbrk(counter, " \t"))
         return "an event has a name for formulas, and the name of one counter";
-    if (!pb_group_on_cpu(g) && (n <= end || strcmp(counter + n - end, total) != 0))
+    if (!pb_group_on_cpu(g) && !g->sampled && (n <= end || strcmp(counter + n - end, total) != 0))
         return "a counter of a GPU must be a sum, NAME.sum, because the kernels of a call are added";
+    if (g->sampled && strcmp(name, seconds) == 0) return "seconds is the length of a sample, so no event has this name";
     for (int i = 0; i < g->events; i++)
         if (strcmp(g->event[i].name, name) == 0) return "an event before has this name";
     g->events++;
@@ -179,6 +186,14 @@ static const char *metric_line(pb_counter_group *g, const char *name, char *rest
     return NULL;
 }
 
+/* Returns what the head lacks, or says against itself; NULL: nothing. */
+static const char *check_head(const pb_counter_group *g)
+{
+    if (!*g->summary || !*g->chip || !g->passes) return "SHORT, CHIP and PASSES must come first";
+    if (g->sampled && (pb_group_on_cpu(g) || g->passes > 1)) return "a sampled group is of a GPU, and has PASSES 1";
+    return NULL;
+}
+
 /* Reads a line into the group. Returns what is wrong with it; NULL: nothing. */
 static const char *line_of(pb_counter_group *g, section *in, char *line)
 {
@@ -187,9 +202,8 @@ static const char *line_of(pb_counter_group *g, section *in, char *line)
     for (section s = EVENTS; s <= LONG && !*rest; s++) {
         if (strcmp(first, titles[s]) != 0) continue;
         if (s != *in + 1) return "the sections are EVENTS, METRICS and LONG, in this order";
-        if (s == EVENTS && (!*g->summary || !*g->chip || !g->passes)) return "SHORT, CHIP and PASSES must come first";
         *in = s;
-        return NULL;
+        return s == EVENTS ? check_head(g) : NULL;
     }
     if (*in == HEAD) return head_line(g, first, rest);
     return *in == EVENTS ? event_line(g, first, rest) : metric_line(g, first, rest);

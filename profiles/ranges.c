@@ -50,6 +50,15 @@ void pb_ranges_count(bool on)
 
 uint64_t pb_ranges_counted(void) { return __atomic_load_n(&counted, __ATOMIC_RELAXED); }
 
+static _Thread_local const pb_range_hook *hook;
+
+void pb_ranges_hook(const pb_range_hook *h)
+{
+    hook = h;
+    if (h) __atomic_or_fetch(&pb_ranges_on, PB_LISTENS_HOOK, __ATOMIC_RELAXED);
+    else __atomic_and_fetch(&pb_ranges_on, ~PB_LISTENS_HOOK, __ATOMIC_RELAXED);
+}
+
 static _Thread_local int64_t layer_now = PB_RANGE_NO_VALUE;
 
 void pb_range_layer_set(int64_t layer) { layer_now = layer; }
@@ -66,6 +75,7 @@ void pb_range_begin(pb_range_kind kind, const char *name, int64_t value)
     }
     if (on & PB_LISTENS_NVTX) pb_nvtx_begin(kind, name, value);
     if (on & PB_LISTENS_RING) pb_ring_begin(kind, name, value);
+    if (on & PB_LISTENS_HOOK && hook) hook->begin(hook->self, kind, name, value);
     if (on & PB_LISTENS_COUNT) __atomic_add_fetch(&counted, 1, __ATOMIC_RELAXED);
     if (on & PB_LISTENS_STACK && tracking) {
         if (place.depth < PB_RANGE_STACK_DEPTH) {
@@ -87,6 +97,7 @@ void pb_range_finish(void)
         return;
     }
     if (on & PB_LISTENS_STACK && tracking && place.depth > 0) place.depth--;
+    if (on & PB_LISTENS_HOOK && hook) hook->finish(hook->self);
     if (on & PB_LISTENS_RING) pb_ring_finish();
     if (on & PB_LISTENS_NVTX) pb_nvtx_finish();
 }
@@ -95,6 +106,7 @@ void pb_range_work(int64_t flops, int64_t bytes)
 {
     const int on = pb_ranges_on;
     if (on & PB_LISTENS_RING) pb_ring_work(flops, bytes);
+    if (on & PB_LISTENS_HOOK && hook) hook->work(hook->self, flops, bytes);
     if (on & PB_LISTENS_STACK && tracking && place.depth > 0 && place.depth <= PB_RANGE_STACK_DEPTH) {
         place.at[place.depth - 1].flops = flops;
         place.at[place.depth - 1].bytes = bytes;

@@ -37,7 +37,7 @@ extern const char *const pb_range_kinds[PB_RANGE_KINDS];
 enum { PB_RANGE_NO_VALUE = -1 };
 
 /* Who listens: bits of PB_LISTENS_*; 0: no listener. Written by pb_ranges_start and by ring.h, read by every range. */
-enum { PB_LISTENS_NVTX = 1, PB_LISTENS_RING = 2, PB_LISTENS_STACK = 4, PB_LISTENS_COUNT = 8 };
+enum { PB_LISTENS_NVTX = 1, PB_LISTENS_RING = 2, PB_LISTENS_STACK = 4, PB_LISTENS_COUNT = 8, PB_LISTENS_HOOK = 16 };
 extern volatile int pb_ranges_on;
 /* Finds out whether an NVTX tool is attached. Every context that is opened calls this function; only the first call has
  * an effect. */
@@ -51,6 +51,16 @@ bool pb_ranges_call_nvtx(bool on);
 void pb_ranges_count(bool on);
 uint64_t pb_ranges_counted(void);
 
+/* Functions that are called at the ranges of one thread, in that thread. */
+typedef struct pb_range_hook {
+    void (*begin)(void *self, pb_range_kind kind, const char *name, int64_t value);
+    void (*finish)(void *self);                             /* of the range that was begun last and has not ended */
+    void (*work)(void *self, int64_t flops, int64_t bytes); /* pb_range_work() */
+    void *self;
+} pb_range_hook;
+/* Calls the hook at the ranges of the calling thread, from now on. NULL: no longer. One thread at a time has one. */
+void pb_ranges_hook(const pb_range_hook *hook);
+
 /* `name` must stay valid and unchanged until the process ends: listeners keep its address. */
 void pb_range_begin(pb_range_kind kind, const char *name, int64_t value);
 void pb_range_finish(void);
@@ -59,7 +69,7 @@ void pb_range_finish(void);
 void pb_range_layer_set(int64_t layer);
 int64_t pb_range_layer(void);
 /* Who wants the work of ops: their bits in pb_ranges_on. */
-enum { PB_LISTENS_WORK = PB_LISTENS_RING | PB_LISTENS_STACK };
+enum { PB_LISTENS_WORK = PB_LISTENS_RING | PB_LISTENS_STACK | PB_LISTENS_HOOK };
 /* Notes the least work of the op whose range this thread has begun last: floating-point operations, and bytes of inputs
  * and outputs (pb_cost in kernels/engine/op.h). */
 void pb_range_work(int64_t flops, int64_t bytes);

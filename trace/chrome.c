@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "trace/chrome_gpu.h"
+#include "trace/chrome_samples.h"
 
 static const int64_t period_ns = 90LL * 24 * 3600 * 1000000000;
 
@@ -130,6 +131,7 @@ static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *
     put_clock(g, a);
     pb_gzip_print(g, ",\"kernels\":%zu,\"unjoined\":%zu,\"gpu_dropped\":%zu", size->kernels, size->unjoined,
                   gpu->dropped);
+    pb_chrome_samples_about(g, &gpu->samples, size);
     pb_gzip_print(g, ",\"events\":%zu,\"dropped\":%zu,\"omitted\":%zu,\"truncated\":%s}}\n", size->events, w->dropped,
                   size->omitted, a->truncated || size->omitted ? "true" : "false");
 }
@@ -138,7 +140,7 @@ static void put_tail(pb_gzip *g, const pb_trace_about *a, const pb_ring_window *
 static size_t room_of(const pb_trace_about *a)
 {
     const char *const texts[] = {a->version, a->host, a->device, a->name};
-    size_t tail = 1536;
+    size_t tail = 1792;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i]) tail += 6 * strnlen(texts[i], PB_GZIP_NAME);
     if (!a->limit) return SIZE_MAX;
@@ -160,6 +162,7 @@ pb_status pb_trace_write(const pb_disk *d, const char *path, const pb_trace_abou
         put_head(g, about, base);
         for (int i = 0; i < w->n; i++) put_thread(g, &w->threads[i], room, base, size);
         g->status = pb_chrome_gpu(g, gpu, w, base, room, size);
+        pb_chrome_samples(g, &gpu->samples, base, room, size);
         put_tail(g, about, w, gpu, size);
         size->json = g->in;
         s = pb_gzip_close(g);

@@ -17,7 +17,9 @@
  * truncated and, of a window that only some of the profiled ranks record, ranks. In a job of several ranks
  * clock_offsets_ns has, for the begin and the end of the window, rank 0's clock minus this one's, clock_uncertainty_ns
  * the bounds of their errors, and clock_shifted says whether the times were moved to rank 0's clock; or clock_unknown
- * says why the clocks could not be compared. */
+ * says why the clocks could not be compared. If hardware counters were sampled (chrome_samples.h): samples (in the
+ * trace), samples_lost, samples_outside (of the window, and left out), sample_overflows and sample_interval_us
+ * (gpu_samples.h). */
 #ifndef PB_TRACE_CHROME_H
 #define PB_TRACE_CHROME_H
 #include "os/disk.h"
@@ -42,6 +44,7 @@ typedef struct pb_trace_about {
 typedef struct pb_trace_size {
     size_t events, omitted;   /* written; left out because of the limit */
     size_t kernels, unjoined; /* kernels; those whose op is not known */
+    size_t samples;           /* of hardware counters, each of which is an event for each of its metrics */
     size_t json, file;        /* bytes before and after compression */
 } pb_trace_size;
 

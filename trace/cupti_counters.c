@@ -1,154 +1,62 @@
 /* cupti_counters.c - implements gpu_counters.h with CUPTI's range profiler and its host interface, loaded at run
  * time. */
-#include "trace/gpu_counters.h"
+#include "trace/cupti_host.h" /* order: it declares what CUPTI's header uses */
 
-#include <cupti_profiler_host.h> /* order: it declares what the next header uses */
-
-#include <cupti_profiler_target.h>
 #include <cupti_range_profiler.h>
-#include <cupti_result.h>
-#include <cupti_target.h>
-#include <dlfcn.h>
-#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "trace/cupti_library.h"
-
-static const char what[] = "counters";
+#include "trace/gpu_counters.h"
 
 static struct {
 #define COUNTING(name, type) CUptiResult(CUPTIAPI *name)(type *);
 #include "trace/cupti_counters.def"
 #undef COUNTING
-    CUptiResult(CUPTIAPI *cuptiGetResultString)(CUptiResult, const char **);
 } api;
 
 struct pb_gpu_counters {
-    pb_counter_group group;
-    const char *names[PB_GROUP_EVENTS]; /* the counters of `group` */
-    CUcontext context;
-    CUpti_Profiler_Host_Object *host;
+    pb_cupti_host host;
     CUpti_RangeProfiler_Object *ranges; /* NULL: the profiler is off */
-    bool counting;                      /* between begin and end */
-    uint8_t *available;                 /* which counters this GPU offers to this user; NULL: host interface only */
-    uint8_t *config, *data;             /* [config_bytes], [data_bytes]: images, as CUPTI calls them */
-    size_t config_bytes, data_bytes;
+    bool user;                          /* ranges are pushed and popped; false: each kernel is a range */
+    bool counting, inside;              /* between begin and end; between push and pop */
+    int most, pushed;                   /* ranges: what a session may have, and has had */
+    uint8_t *data;                      /* [data_bytes]: an image, as CUPTI calls it */
+    size_t data_bytes;
 };
-
-/* A struct of parameters as CUPTI wants it: zeros but for its size. */
-#define PARAMETERS(type, name) type name = {.structSize = type##_STRUCT_SIZE}
-
-static pb_status load(void)
-{
-    void *library;
-    PB_TRY(pb_cupti_library(what, &library));
-#define COUNTING(name, type) PB_TRY(pb_cupti_symbol(what, library, #name, (void **)&api.name));
-#include "trace/cupti_counters.def"
-#undef COUNTING
-    return pb_cupti_symbol(what, library, "cuptiGetResultString", (void **)&api.cuptiGetResultString);
-}
-
-static pb_status failed(const char *call, CUptiResult r)
-{
-    const char *why = "unknown error";
-    (void)api.cuptiGetResultString(r, &why);
-    switch ((int)r) {
-    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
-        return pb_fail(PB_EUNSUPPORTED,
-                       "counters: the driver lets only administrators count (%s): run as root, or load the module "
-                       "nvidia with NVreg_RestrictProfilingToAdminUsers=0; a container needs CAP_SYS_ADMIN",
-                       why);
-    case CUPTI_ERROR_HARDWARE_BUSY:
-    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
-        return pb_fail(PB_EUNSUPPORTED, "counters: another tool, such as Nsight or DCGM, holds the counters (%s)", why);
-    case CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED:
-    case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
-    case CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED:
-    case CUPTI_ERROR_MIG_DEVICE_NOT_SUPPORTED:
-        return pb_fail(PB_EUNSUPPORTED, "counters: this GPU is virtual, divided or confidential, and offers none (%s)",
-                       why);
-    default: return pb_fail(PB_EDEVICE, "counters: CUPTI failed in %s: %s", call, why);
-    }
-}
 
 #define COUNT_TRY(name, parameters)                                                                                    \
     do {                                                                                                               \
         const CUptiResult cupti_result_ = api.name(parameters);                                                        \
-        if (cupti_result_ != CUPTI_SUCCESS) return failed(#name, cupti_result_);                                       \
+        if (cupti_result_ != CUPTI_SUCCESS) return pb_cupti_host_failed(#name, cupti_result_);                         \
     } while (0)
-
-/* ---- which passes read the events; needs no GPU ------------------------------------------------------- */
-
-static CUptiResult add(pb_gpu_counters *c, int first, int n)
-{
-    PARAMETERS(CUpti_Profiler_Host_ConfigAddMetrics_Params, events);
-    events.pHostObject = c->host;
-    events.ppMetricNames = &c->names[first];
-    events.numMetrics = (size_t)n;
-    return api.cuptiProfilerHostConfigAddMetrics(&events);
-}
-
-/* Adds all events by one call: those of a call share passes. If it fails, adding them one by one finds the event that
- * the chip lacks. */
-static pb_status add_events(pb_gpu_counters *c)
-{
-    const CUptiResult r = add(c, 0, c->group.events);
-    for (int i = 0; r != CUPTI_SUCCESS && i < c->group.events; i++)
-        if (add(c, i, 1) != CUPTI_SUCCESS)
-            return pb_fail(PB_EINVAL, "counters: group %s: chip %s has no counter %s", c->group.name, c->group.chip,
-                           c->names[i]);
-    return r == CUPTI_SUCCESS ? PB_OK : failed("cuptiProfilerHostConfigAddMetrics", r);
-}
-
-static pb_status make_config(pb_gpu_counters *c, int *passes)
-{
-    PARAMETERS(CUpti_Profiler_Host_Initialize_Params, host);
-    host.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
-    host.pChipName = c->group.chip;
-    host.pCounterAvailabilityImage = c->available;
-    if (api.cuptiProfilerHostInitialize(&host) != CUPTI_SUCCESS)
-        return pb_fail(PB_EUNSUPPORTED,
-                       "counters: group %s: libcupti does not know the chip %s, or libnvperf_host is "
-                       "not beside it",
-                       c->group.name, c->group.chip);
-    c->host = host.pHostObject;
-    PB_TRY(add_events(c));
-    PARAMETERS(CUpti_Profiler_Host_GetConfigImageSize_Params, size);
-    size.pHostObject = c->host;
-    COUNT_TRY(cuptiProfilerHostGetConfigImageSize, &size);
-    c->config = calloc(1, c->config_bytes = size.configImageSize);
-    if (!c->config) return pb_fail(PB_ENOMEM, "counters: no memory");
-    PARAMETERS(CUpti_Profiler_Host_GetConfigImage_Params, image);
-    image.pHostObject = c->host;
-    image.configImageSize = c->config_bytes;
-    image.pConfigImage = c->config;
-    COUNT_TRY(cuptiProfilerHostGetConfigImage, &image);
-    PARAMETERS(CUpti_Profiler_Host_GetNumOfPasses_Params, number);
-    number.configImageSize = c->config_bytes;
-    number.pConfigImage = c->config;
-    COUNT_TRY(cuptiProfilerHostGetNumOfPasses, &number);
-    *passes = (int)number.numOfPasses;
-    return PB_OK;
-}
 
 static pb_status make(const pb_counter_group *g, pb_gpu_counters **out)
 {
     pb_gpu_counters *c = *out = calloc(1, sizeof *c);
     if (!c) return pb_fail(PB_ENOMEM, "counters: no memory");
-    c->group = *g;
-    for (int i = 0; i < g->events; i++) c->names[i] = c->group.event[i].counter;
-    return load();
+    PB_TRY(pb_cupti_host_open(g, &c->host));
+#define COUNTING(name, type) PB_TRY(pb_cupti_host_symbol(#name, (void **)&api.name));
+#include "trace/cupti_counters.def"
+#undef COUNTING
+    return PB_OK;
 }
 
 pb_status pb_gpu_counters_passes(const pb_counter_group *g, int *passes)
 {
     pb_gpu_counters *c;
-    *passes = 0;
     pb_status s = make(g, &c);
-    if (s == PB_OK) s = make_config(c, passes);
+    if (s == PB_OK) s = pb_cupti_host_configure(&c->host, CUPTI_PROFILER_TYPE_RANGE_PROFILER);
+    *passes = s == PB_OK ? c->host.passes : 0;
     pb_gpu_counters_close(c);
     return s;
+}
+
+/* Stops counting without reading the counts. */
+static void stop_only(pb_gpu_counters *c)
+{
+    PARAMETERS(CUpti_RangeProfiler_Stop_Params, stop);
+    stop.pRangeProfilerObject = c->ranges;
+    (void)api.cuptiRangeProfilerStop(&stop);
 }
 
 static void disable(pb_gpu_counters *c)
@@ -162,102 +70,87 @@ static void disable(pb_gpu_counters *c)
 void pb_gpu_counters_close(pb_gpu_counters *c)
 {
     if (!c) return;
-    if (c->counting) (void)pb_gpu_counters_end(c, NULL);
+    if (c->counting) stop_only(c);
     disable(c);
-    PARAMETERS(CUpti_Profiler_Host_Deinitialize_Params, host);
-    host.pHostObject = c->host;
-    if (c->host) (void)api.cuptiProfilerHostDeinitialize(&host);
-    free(c->available);
-    free(c->config);
+    pb_cupti_host_close(&c->host);
     free(c->data);
     free(c);
 }
 
 /* ---- the GPU ------------------------------------------------------------------------------------------ */
 
-/* The context and the device of the calling thread. The driver's library is loaded already where a context exists. */
-static pb_status find_context(CUcontext *context, CUdevice *device)
-{
-    int (*context_of)(CUcontext *) = NULL, (*device_of)(CUdevice *) = NULL;
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (driver) {
-        *(void **)&context_of = dlsym(driver, "cuCtxGetCurrent");
-        *(void **)&device_of = dlsym(driver, "cuCtxGetDevice");
-    }
-    *context = NULL;
-    if (context_of && device_of && context_of(context) == 0 && *context && device_of(device) == 0) return PB_OK;
-    return pb_fail(PB_EUNSUPPORTED, "counters: this thread uses no GPU");
-}
-
-/* Refuses a GPU of another chip than the group's, and one that offers no counters to this user. */
-static pb_status check_device(pb_gpu_counters *c, CUdevice device)
-{
-    PARAMETERS(CUpti_Profiler_DeviceSupported_Params, can);
-    can.cuDevice = device;
-    can.api = CUPTI_PROFILER_RANGE_PROFILING;
-    COUNT_TRY(cuptiProfilerDeviceSupported, &can);
-    if (can.isSupported != CUPTI_PROFILER_CONFIGURATION_SUPPORTED)
-        return pb_fail(PB_EUNSUPPORTED, "counters: this GPU offers none: %s",
-                       can.vGpu != CUPTI_PROFILER_CONFIGURATION_SUPPORTED ? "it is virtual"
-                       : can.confidentialCompute != CUPTI_PROFILER_CONFIGURATION_SUPPORTED
-                           ? "it is in confidential mode"
-                           : "its architecture or the system is not supported by CUPTI");
-    PARAMETERS(CUpti_Device_GetChipName_Params, chip);
-    chip.deviceIndex = (size_t)device;
-    COUNT_TRY(cuptiDeviceGetChipName, &chip);
-    if (strcmp(chip.pChipName, c->group.chip) != 0)
-        return pb_fail(PB_EUNSUPPORTED, "counters: group %s is for the chip %s, and this GPU is a %.16s", c->group.name,
-                       c->group.chip, chip.pChipName);
-    return PB_OK;
-}
-
 static pb_status find_available(pb_gpu_counters *c)
 {
     PARAMETERS(CUpti_Profiler_GetCounterAvailability_Params, there);
-    there.ctx = c->context;
+    there.ctx = c->host.context;
     COUNT_TRY(cuptiProfilerGetCounterAvailability, &there);
-    c->available = calloc(1, there.counterAvailabilityImageSize);
-    if (!c->available) return pb_fail(PB_ENOMEM, "counters: no memory");
-    there.pCounterAvailabilityImage = c->available;
+    c->host.available = calloc(1, there.counterAvailabilityImageSize);
+    if (!c->host.available) return pb_fail(PB_ENOMEM, "counters: no memory");
+    there.pCounterAvailabilityImage = c->host.available;
     COUNT_TRY(cuptiProfilerGetCounterAvailability, &there);
     return PB_OK;
 }
 
+/* Refuses a group that needs more passes than its ranges can have. */
+static pb_status check_passes(const pb_gpu_counters *c)
+{
+    if (c->user && c->host.passes > 1)
+        return pb_fail(
+            PB_EUNSUPPORTED,
+            "counters: group %s needs %d passes on this GPU, and work that runs once has one: choose a group "
+            "of one pass, such as STEP",
+            c->host.group.name, c->host.passes);
+    if (c->host.passes > PB_COUNTED_PASSES)
+        return pb_fail(PB_EUNSUPPORTED, "counters: group %s needs %d passes on this GPU, and %d are allowed",
+                       c->host.group.name, c->host.passes, PB_COUNTED_PASSES);
+    return PB_OK;
+}
+
+/* Permission may be refused only when counting starts: find out now, before anything is measured. */
 static pb_status prepare(pb_gpu_counters *c)
 {
-    CUdevice device;
-    int passes;
-    PARAMETERS(CUpti_Profiler_Initialize_Params, on);
-    PB_TRY(find_context(&c->context, &device));
-    COUNT_TRY(cuptiProfilerInitialize, &on);
-    PB_TRY(check_device(c, device));
+    PB_TRY(pb_cupti_host_gpu(&c->host, CUPTI_PROFILER_RANGE_PROFILING));
     PB_TRY(find_available(c));
-    PB_TRY(make_config(c, &passes));
-    if (passes > PB_COUNTED_PASSES)
-        return pb_fail(PB_EUNSUPPORTED, "counters: group %s needs %d passes on this GPU, and %d are allowed",
-                       c->group.name, passes, PB_COUNTED_PASSES);
-    /* Permission may be refused only when counting starts: find out now, before anything is measured. */
+    PB_TRY(pb_cupti_host_configure(&c->host, CUPTI_PROFILER_TYPE_RANGE_PROFILER));
+    PB_TRY(check_passes(c));
     PB_TRY(pb_gpu_counters_begin(c));
-    return pb_gpu_counters_end(c, NULL);
+    stop_only(c);
+    c->counting = false;
+    return PB_OK;
+}
+
+static pb_status open_counters(const pb_counter_group *g, bool user, int most, pb_gpu_counters **out)
+{
+    pb_status s = make(g, out);
+    if (s == PB_OK) {
+        (*out)->user = user;
+        (*out)->most = most;
+        s = prepare(*out);
+    }
+    if (s != PB_OK) pb_gpu_counters_close(*out), *out = NULL;
+    return s;
 }
 
 pb_status pb_gpu_counters_open(const pb_counter_group *g, pb_gpu_counters **out)
 {
-    pb_status s = make(g, out);
-    if (s == PB_OK) s = prepare(*out);
-    if (s != PB_OK) pb_gpu_counters_close(*out), *out = NULL;
-    return s;
+    return open_counters(g, false, PB_COUNTED_KERNELS, out);
+}
+
+pb_status pb_gpu_counters_open_ranges(const pb_counter_group *g, int most, pb_gpu_counters **out)
+{
+    return open_counters(g, true, most, out);
 }
 
 /* ---- counting ----------------------------------------------------------------------------------------- */
 
 /* Switching the profiler on, with the first start, takes about 1.1 s, and off 0.2 s; a further start 0.05 s (on one
- * H100). So it stays on from pb_gpu_counters_open to pb_gpu_counters_close, unless a call fails. */
+ * H100). So it stays on from pb_gpu_counters_open to pb_gpu_counters_close, unless a call fails, or
+ * pb_gpu_counters_release() is called. */
 static pb_status enable(pb_gpu_counters *c)
 {
     if (c->ranges) return PB_OK;
     PARAMETERS(CUpti_RangeProfiler_Enable_Params, on);
-    on.ctx = c->context;
+    on.ctx = c->host.context;
     COUNT_TRY(cuptiRangeProfilerEnable, &on);
     c->ranges = on.pRangeProfilerObject;
     return PB_OK;
@@ -267,10 +160,10 @@ static pb_status make_data(pb_gpu_counters *c)
 {
     PARAMETERS(CUpti_RangeProfiler_GetCounterDataSize_Params, size);
     size.pRangeProfilerObject = c->ranges;
-    size.pMetricNames = c->names;
-    size.numMetrics = (size_t)c->group.events;
-    size.maxNumOfRanges = PB_COUNTED_KERNELS;
-    size.maxNumRangeTreeNodes = PB_COUNTED_KERNELS;
+    size.pMetricNames = c->host.names;
+    size.numMetrics = (size_t)c->host.group.events;
+    size.maxNumOfRanges = (size_t)c->most;
+    size.maxNumRangeTreeNodes = (uint32_t)c->most;
     COUNT_TRY(cuptiRangeProfilerGetCounterDataSize, &size);
     if (!c->data) c->data = calloc(1, c->data_bytes = size.counterDataSize);
     if (!c->data) return pb_fail(PB_ENOMEM, "counters: no memory for %zu bytes of counts", size.counterDataSize);
@@ -282,20 +175,21 @@ static pb_status make_data(pb_gpu_counters *c)
     return PB_OK;
 }
 
-/* Each kernel is a range (auto range), run again for each pass (kernel replay). */
+/* Each kernel is a range (auto range), run again for each pass (kernel replay); or the caller says what a range is, and
+ * runs it again if there are more passes (user range and replay): here there is one. */
 static pb_status start(pb_gpu_counters *c)
 {
     PB_TRY(enable(c));
     PB_TRY(make_data(c));
     PARAMETERS(CUpti_RangeProfiler_SetConfig_Params, how);
     how.pRangeProfilerObject = c->ranges;
-    how.configSize = c->config_bytes;
-    how.pConfig = c->config;
+    how.configSize = c->host.config_bytes;
+    how.pConfig = c->host.config;
     how.counterDataImageSize = c->data_bytes;
     how.pCounterDataImage = c->data;
-    how.range = CUPTI_AutoRange;
-    how.replayMode = CUPTI_KernelReplay;
-    how.maxRangesPerPass = PB_COUNTED_KERNELS;
+    how.range = c->user ? CUPTI_UserRange : CUPTI_AutoRange;
+    how.replayMode = c->user ? CUPTI_UserReplay : CUPTI_KernelReplay;
+    how.maxRangesPerPass = (size_t)c->most;
     how.numNestingLevels = 1;
     how.minNestingLevel = 1;
     how.targetNestingLevel = 1;
@@ -310,57 +204,139 @@ pb_status pb_gpu_counters_begin(pb_gpu_counters *c)
 {
     const pb_status s = start(c);
     c->counting = s == PB_OK;
+    c->pushed = 0;
     if (s != PB_OK) disable(c);
     return s;
 }
 
-/* Adds the counts of all ranges: values[events]. */
-static pb_status add_ranges(pb_gpu_counters *c, double *values)
+/* The number of ranges that were counted. */
+static pb_status count_ranges(const pb_gpu_counters *c, size_t *n)
 {
     PARAMETERS(CUpti_RangeProfiler_GetCounterDataInfo_Params, info);
     info.pCounterDataImage = c->data;
     info.counterDataImageSize = c->data_bytes;
     COUNT_TRY(cuptiRangeProfilerGetCounterDataInfo, &info);
-    if (!info.numTotalRanges) return pb_fail(PB_EDEVICE, "counters: the call launched no kernel that can be counted");
-    for (int k = 0; k < c->group.events; k++) values[k] = 0;
-    for (size_t i = 0; i < info.numTotalRanges; i++) {
+    *n = info.numTotalRanges;
+    return PB_OK;
+}
+
+/* Adds the counts of all kernels: values[events]. */
+static pb_status add_kernels(const pb_gpu_counters *c, double *values)
+{
+    size_t n;
+    PB_TRY(count_ranges(c, &n));
+    if (!n) return pb_fail(PB_EDEVICE, "counters: the call launched no kernel that can be counted");
+    for (int k = 0; k < c->host.group.events; k++) values[k] = 0;
+    for (size_t i = 0; i < n; i++) {
         double of[PB_GROUP_EVENTS] = {0};
-        PARAMETERS(CUpti_Profiler_Host_EvaluateToGpuValues_Params, get);
-        get.pHostObject = c->host;
-        get.pCounterDataImage = c->data;
-        get.counterDataImageSize = c->data_bytes;
-        get.rangeIndex = i;
-        get.ppMetricNames = c->names;
-        get.numMetrics = (size_t)c->group.events;
-        get.pMetricValues = of;
-        COUNT_TRY(cuptiProfilerHostEvaluateToGpuValues, &get);
-        for (int k = 0; k < c->group.events; k++) values[k] += of[k];
+        PB_TRY(pb_cupti_host_values(&c->host, c->data, c->data_bytes, i, of));
+        for (int k = 0; k < c->host.group.events; k++) values[k] += of[k];
     }
+    return PB_OK;
+}
+
+/* Stops counting. After a success the data image has the counts; `dropped` ranges were not counted. */
+static pb_status stop(pb_gpu_counters *c, size_t *dropped)
+{
+    PARAMETERS(CUpti_RangeProfiler_Stop_Params, stop);
+    stop.pRangeProfilerObject = c->ranges;
+    COUNT_TRY(cuptiRangeProfilerStop, &stop);
+    if (!stop.isAllPassSubmitted) return pb_fail(PB_EDEVICE, "counters: counting ended before all passes were run");
+    PARAMETERS(CUpti_RangeProfiler_DecodeData_Params, decode);
+    decode.pRangeProfilerObject = c->ranges;
+    COUNT_TRY(cuptiRangeProfilerDecodeData, &decode);
+    *dropped = decode.numOfRangeDropped;
     return PB_OK;
 }
 
 static pb_status collect(pb_gpu_counters *c, double *values)
 {
-    PARAMETERS(CUpti_RangeProfiler_Stop_Params, stop);
-    stop.pRangeProfilerObject = c->ranges;
-    const CUptiResult r = api.cuptiRangeProfilerStop(&stop);
-    if (!values) return PB_OK;
-    if (r != CUPTI_SUCCESS) return failed("cuptiRangeProfilerStop", r);
-    if (!stop.isAllPassSubmitted)
-        return pb_fail(PB_EDEVICE, "counters: kernel replay ended before all passes were run");
-    PARAMETERS(CUpti_RangeProfiler_DecodeData_Params, decode);
-    decode.pRangeProfilerObject = c->ranges;
-    COUNT_TRY(cuptiRangeProfilerDecodeData, &decode);
-    if (decode.numOfRangeDropped)
+    size_t dropped;
+    PB_TRY(stop(c, &dropped));
+    if (dropped)
         return pb_fail(PB_EDEVICE, "counters: the call launched more than %d kernels: %zu were not counted",
-                       PB_COUNTED_KERNELS, decode.numOfRangeDropped);
-    return add_ranges(c, values);
+                       PB_COUNTED_KERNELS, dropped);
+    return add_kernels(c, values);
 }
 
 pb_status pb_gpu_counters_end(pb_gpu_counters *c, double *values)
 {
-    const pb_status s = collect(c, values);
+    pb_status s = PB_OK;
+    if (values) s = collect(c, values);
+    else stop_only(c);
     c->counting = false;
     if (s != PB_OK) disable(c);
     return s;
 }
+
+/* ---- ranges ------------------------------------------------------------------------------------------- */
+
+pb_status pb_gpu_counters_push(pb_gpu_counters *c)
+{
+    char name[16]; /* its number, by which end_ranges finds it again */
+    if (c->pushed == c->most) return pb_fail(PB_EDEVICE, "counters: more than %d ranges", c->most);
+    snprintf(name, sizeof name, "%d", c->pushed);
+    PB_TRY(pb_cupti_host_wait(&c->host));
+    PARAMETERS(CUpti_RangeProfiler_PushRange_Params, push);
+    push.pRangeProfilerObject = c->ranges;
+    push.pRangeName = name;
+    COUNT_TRY(cuptiRangeProfilerPushRange, &push);
+    c->pushed++;
+    c->inside = true;
+    return PB_OK;
+}
+
+pb_status pb_gpu_counters_pop(pb_gpu_counters *c)
+{
+    c->inside = false;
+    const pb_status s = pb_cupti_host_wait(&c->host);
+    PARAMETERS(CUpti_RangeProfiler_PopRange_Params, pop);
+    pop.pRangeProfilerObject = c->ranges;
+    COUNT_TRY(cuptiRangeProfilerPopRange, &pop);
+    return s;
+}
+
+/* The number of the range, as it was pushed, of range `index` of the data image. */
+static pb_status number_of(const pb_gpu_counters *c, size_t index, long *number)
+{
+    char *end = NULL;
+    PARAMETERS(CUpti_RangeProfiler_CounterData_GetRangeInfo_Params, info);
+    info.pCounterDataImage = c->data;
+    info.counterDataImageSize = c->data_bytes;
+    info.rangeIndex = index;
+    info.rangeDelimiter = "/";
+    COUNT_TRY(cuptiRangeProfilerCounterDataGetRangeInfo, &info);
+    *number = info.rangeName ? strtol(info.rangeName, &end, 10) : -1;
+    if (*number >= 0 && *number < c->pushed && end != info.rangeName && !*end) return PB_OK;
+    return pb_fail(PB_EDEVICE, "counters: CUPTI counted a range that was not pushed: %.40s",
+                   info.rangeName ? info.rangeName : "");
+}
+
+static pb_status collect_ranges(pb_gpu_counters *c, double *values, int n)
+{
+    size_t dropped, counted;
+    PB_TRY(stop(c, &dropped));
+    PB_TRY(count_ranges(c, &counted));
+    if (dropped || counted != (size_t)c->pushed)
+        return pb_fail(PB_EDEVICE, "counters: %zu of %d ranges were counted", counted, c->pushed);
+    for (size_t i = 0; i < counted; i++) {
+        double of[PB_GROUP_EVENTS] = {0};
+        long number;
+        PB_TRY(number_of(c, i, &number));
+        PB_TRY(pb_cupti_host_values(&c->host, c->data, c->data_bytes, i, of));
+        for (int k = 0; k < c->host.group.events && number < n; k++) values[number * c->host.group.events + k] = of[k];
+    }
+    return PB_OK;
+}
+
+pb_status pb_gpu_counters_end_ranges(pb_gpu_counters *c, double *values, int n)
+{
+    pb_status s = c->inside ? pb_gpu_counters_pop(c) : PB_OK;
+    if (s == PB_OK && values) s = collect_ranges(c, values, n);
+    else stop_only(c);
+    c->counting = false;
+    if (s != PB_OK) disable(c);
+    return s;
+}
+
+void pb_gpu_counters_release(pb_gpu_counters *c) { disable(c); }

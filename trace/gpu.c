@@ -2,6 +2,7 @@
 #include "trace/gpu.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "trace/nodes.h"
 
@@ -24,8 +25,21 @@ void pb_gpu_place(pb_gpu_window *w)
     if (w->n) qsort(w->events, w->n, sizeof *w->events, by_begin);
 }
 
+bool pb_gpu_lacks_work(const pb_gpu_window *w)
+{
+    bool launched = false;
+    for (size_t i = 0; i < w->n; i++) {
+        const pb_gpu_event *e = &w->events[i];
+        if (e->kind == PB_GPU_KERNEL || e->kind == PB_GPU_COPY || e->kind == PB_GPU_SET || e->kind == PB_GPU_GRAPH)
+            return false;
+        launched = launched || (e->kind == PB_GPU_CALL && strstr(e->name, "Launch"));
+    }
+    return launched;
+}
+
 void pb_gpu_free(pb_gpu_window *w)
 {
+    pb_gpu_samples_free(&w->samples);
     free(w->events);
     *w = (pb_gpu_window){0};
 }

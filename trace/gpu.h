@@ -18,6 +18,7 @@
 
 #include "os/status.h"
 #include "profiles/ranges.h"
+#include "trace/gpu_samples.h"
 
 typedef enum pb_gpu_kind {
     PB_GPU_KERNEL,
@@ -55,6 +56,7 @@ typedef struct pb_gpu_window {
     size_t dropped;            /* records that CUPTI or the memory limit lost */
     size_t replayed, unplaced; /* kernels, copies and sets of replayed graphs; those whose ranges are not known */
     size_t buffer_bytes;       /* host memory that the window's records took */
+    pb_gpu_samples samples;    /* of hardware counters; pb_gpu_read() leaves it empty */
 } pb_gpu_window;
 
 /* Attaches CUPTI to this process; work before is not recorded. limit: bytes of records that a window may hold, rounded
@@ -72,5 +74,8 @@ pb_status pb_gpu_read(pb_gpu_window *out);
 /* Sorts the events by their begins, finds the places of the work of replayed graphs, and counts `replayed` and
  * `unplaced`. */
 void pb_gpu_place(pb_gpu_window *w);
+/* True if calls of the host enqueued kernels, and no record of work on the GPU exists: another user of the GPU's
+ * counters may keep CUPTI from recording it. */
+bool pb_gpu_lacks_work(const pb_gpu_window *w);
 void pb_gpu_free(pb_gpu_window *w); /* {0} is allowed */
 #endif

@@ -1,6 +1,7 @@
 /* manifest.c - implements manifest.h. */
 #include "trace/manifest.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,12 @@
 
 #include "os/draft.h"
 #include "ranks/socket.h"
+
+pb_status pb_profile_folder(const pb_disk *d, const char *path)
+{
+    if (d->mkdir(d->self, path) == 0 || errno == EEXIST) return PB_OK;
+    return pb_fail_errno(errno, "profile: the folder %s cannot be made", path);
+}
 
 pb_status pb_profile_json(const pb_disk *d, const char *out, const char *name, json_t *o)
 {
@@ -53,7 +60,8 @@ static double median_of(const json_t *file, const char *kind)
 /* Adds up the windows of a rank's file. */
 static json_t *totals(const json_t *file, int rank)
 {
-    json_int_t events = 0, dropped = 0, omitted = 0, truncated = 0;
+    json_int_t events = 0, dropped = 0, omitted = 0, truncated = 0, samples = 0, lost = 0;
+    bool sampled = false;
     const json_t *windows = json_object_get(file, "windows"), *w;
     size_t i;
     json_array_foreach(windows, i, w)
@@ -63,10 +71,16 @@ static json_t *totals(const json_t *file, int rank)
                    json_integer_value(json_object_get(json_object_get(w, "gpu"), "dropped"));
         omitted += json_integer_value(json_object_get(w, "omitted"));
         truncated += json_is_true(json_object_get(w, "truncated"));
+        const json_t *sampling = json_object_get(w, "sampling");
+        sampled = sampled || sampling;
+        samples += json_integer_value(json_object_get(sampling, "samples"));
+        lost += json_integer_value(json_object_get(sampling, "lost"));
     }
     json_t *o =
         json_pack("{s:i, s:I, s:I, s:I, s:I, s:I}", "rank", rank, "windows", (json_int_t)json_array_size(windows),
                   "events", events, "dropped", dropped, "omitted", omitted, "truncated", truncated);
+    if (sampled) json_object_set_new(o, "samples", json_integer(samples));
+    if (sampled) json_object_set_new(o, "samples_lost", json_integer(lost));
     const double recorded = median_of(file, "recorded"), off = median_of(file, "off");
     if (recorded > 0 && off > 0) json_object_set_new(o, "recorded_over_off", json_real(recorded / off));
     return o;

@@ -24,6 +24,8 @@ typedef struct pb_manifest {
  * OUT/ranks, for which the call waits, and `clocks`, how far the clocks of ranks were from rank 0's (reports: [n]).
  * ENOMEM, EIO, EPATH. */
 pb_status pb_manifest_write(const pb_manifest *m, bool ended, const pb_clock_report *reports, size_t n);
+/* Makes a folder that may exist already. EPATH, EIO. */
+pb_status pb_profile_folder(const pb_disk *d, const char *path);
 /* Writes OUT/NAME. Takes `o`, also on failure; NULL: no memory. The same errors. */
 pb_status pb_profile_json(const pb_disk *d, const char *out, const char *name, json_t *o);
 #endif

@@ -1,11 +1,8 @@
 /* profile.c - implements profile.h. */
 #include "trace/profile.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,29 +11,11 @@
 #include <unistd.h>
 
 #include "trace/choose.h"
-#include "trace/chrome.h"
+#include "trace/chrome_samples.h"
 #include "trace/step_times.h"
 #include "trace/manifest.h"
 #include "trace/trigger.h"
-#include "trace/window.h"
-
-/* A window that has ended, and the thread that writes it. */
-typedef struct writing {
-    pthread_t thread;
-    bool running;
-    const pb_disk *disk;
-    pb_ring_window window;
-    bool gpu; /* the window has records of a GPU */
-    pb_window_gpu of_gpu;
-    pb_trace_about about;
-    pb_chosen ranks; /* of a window on demand */
-    pb_clocks *clocks;
-    char path[PATH_MAX], records[PATH_MAX];
-    pb_trace_size size;
-    double seconds; /* CPU seconds of the thread */
-    pb_status status;
-    char why[512];
-} writing;
+#include "trace/writing.h"
 
 struct pb_profile {
     const pb_disk *disk;
@@ -52,18 +31,21 @@ struct pb_profile {
     bool open, ends;        /* a window is open; it ends with this step */
     bool counting;          /* the ranges of this step are counted, because the next one begins to record */
     uint64_t ranges;        /* of the step that was counted last */
+    double counted_s;       /* its begin (CLOCK_MONOTONIC), then its seconds */
     int64_t first, number;  /* of the window's steps; number of the current step */
     long length;            /* steps of the window */
     const char *name;       /* of the window that is open; NULL: none */
     pb_trigger trigger;
     bool gpu_open;
+    pb_gpu_sampler *sampler; /* NULL: not open */
+    bool sampling;           /* the window that is open is sampled */
     pb_status (*attached)(void *self);
     void *self;
     pb_trigger_request request; /* steps 0: none */
     char remark[512];
-    double opening, closing; /* seconds of the training thread in the current window */
+    double opening; /* seconds in which the training thread opened the current window */
     pb_step_times times;
-    writing w;
+    pb_writing w;
     json_t *windows; /* of the rank's file */
     pb_status status;
     char why[512]; /* of the first failure */
@@ -84,12 +66,6 @@ static void keep_failure(pb_profile *p, pb_status s, const char *why)
 }
 
 /* ---- folders and JSON files ---------------------------------------------------------------------- */
-
-static pb_status make_folder(const pb_disk *d, const char *path)
-{
-    if (d->mkdir(d->self, path) == 0 || errno == EEXIST) return PB_OK;
-    return pb_fail_errno(errno, "profile: the folder %s cannot be made", path);
-}
 
 static pb_status need_new_folder(const char *out)
 {
@@ -121,11 +97,11 @@ static pb_status make_folders(pb_profile *p)
 {
     static const char *const folders[] = {"traces", "ranks", "records"};
     char path[PATH_MAX];
-    PB_TRY(make_folder(p->disk, p->out));
+    PB_TRY(pb_profile_folder(p->disk, p->out));
     if (p->job.rank == 0) PB_TRY(need_new_folder(p->out));
     for (int i = 0; i < 2 + p->o.records; i++) {
         snprintf(path, sizeof path, "%s/%s", p->out, folders[i]);
-        PB_TRY(make_folder(p->disk, path));
+        PB_TRY(pb_profile_folder(p->disk, path));
     }
     return p->job.rank == 0 ? write_manifest(p, false, NULL, 0) : PB_OK;
 }
@@ -161,13 +137,21 @@ static void destroy(pb_profile *p)
     free(p);
 }
 
+/* Without samples, the GPU's work is still recorded. */
+static void open_sampler(pb_profile *p)
+{
+    const pb_status s = pb_gpu_sampler_open(p->o.sampling, p->o.sampling_us, 0, &p->sampler);
+    keep_failure(p, s, pb_error());
+}
+
 /* Attaches CUPTI. Without it, the ranges of the host are still recorded. */
 static void attach(pb_profile *p)
 {
-    if (!p->o.gpu || p->gpu_open) return;
+    if (!p->o.gpu || p->gpu_open || p->o.no_traces) return;
     pb_status s = pb_gpu_open(p->o.gpu_limit, p->o.graphs);
     keep_failure(p, s, pb_error());
     p->o.gpu = p->gpu_open = s == PB_OK;
+    if (s == PB_OK && p->o.sampling) open_sampler(p);
     if (s != PB_OK || !p->attached) return;
     s = p->attached(p->self);
     keep_failure(p, s, pb_error());
@@ -192,7 +176,7 @@ pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const p
     p->job = *job;
     const pb_status s = prepare(p);
     if (s == PB_OK) snprintf(why, sizeof p->chosen.why, "%s", p->chosen.why);
-    if (s == PB_OK && p->chosen.count && p->chosen.rank[job->rank] && !o->trigger) attach(p);
+    if (s == PB_OK && p->chosen.count && p->chosen.rank[job->rank] && !(o->trigger && o->attach_late)) attach(p);
     if (s != PB_OK || !p->chosen.count) destroy(p);
     else *out = p;
     return s;
@@ -200,49 +184,21 @@ pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const p
 
 /* ---- windows ------------------------------------------------------------------------------------- */
 
-static void *write_window(void *self)
-{
-    writing *w = self;
-    const double start = now_s(CLOCK_THREAD_CPUTIME_ID);
-    for (int i = 0; i < 2 && w->about.compared; i++) w->about.clock[i] = pb_clocks_wait(w->clocks, i, 3);
-    const pb_window_files files = {.trace = w->path, .records = *w->records ? w->records : NULL, .gpu = w->gpu};
-    w->status = pb_window_write(w->disk, &files, &w->about, &w->window, &w->of_gpu, &w->size);
-    if (w->status != PB_OK) snprintf(w->why, sizeof w->why, "%s", pb_error());
-    w->seconds = now_s(CLOCK_THREAD_CPUTIME_ID) - start;
-    return NULL;
-}
-
 /* Waits for the writing thread and notes what it did. */
 static void finish_writing(pb_profile *p)
 {
-    writing *w = &p->w;
-    if (!w->running) return;
-    (void)pthread_join(w->thread, NULL);
-    w->running = false;
-    keep_failure(p, w->status, w->why);
-    json_array_append_new(
-        p->windows,
-        json_pack(
-            "{s:s*, s:[I,I], s:[I,I], s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:{s:I, s:I, s:I, s:I, "
-            "s:I, s:I}}",
-            "name", w->about.name, "steps", (json_int_t)w->about.first_step, (json_int_t)w->about.last_step,
-            "window_ns", (json_int_t)w->window.begin_ns, (json_int_t)w->window.end_ns, "written", w->status == PB_OK,
-            "truncated", w->about.truncated || w->size.omitted > 0, "events", (json_int_t)w->size.events, "dropped",
-            (json_int_t)w->window.dropped, "omitted", (json_int_t)w->size.omitted, "json_bytes",
-            (json_int_t)w->size.json, "file_bytes", (json_int_t)w->size.file, "opening_s", p->opening, "closing_s",
-            p->closing, "writer_cpu_s", w->seconds, "clock_stepped_ns", w->window.stepped_ns, "gpu", "kernels",
-            (json_int_t)w->size.kernels, "unjoined", (json_int_t)w->size.unjoined, "replayed",
-            (json_int_t)w->of_gpu.replayed, "unplaced", (json_int_t)w->of_gpu.unplaced, "dropped",
-            (json_int_t)w->of_gpu.dropped, "record_bytes", (json_int_t)w->of_gpu.buffer_bytes));
-    pb_ring_free(&w->window);
-    pb_chosen_free(&w->ranks);
+    const pb_status s = pb_writing_finish(&p->w, p->windows);
+    keep_failure(p, s, pb_error());
 }
 
 static void begin_writing(pb_profile *p, bool truncated)
 {
-    writing *w = &p->w;
-    char window[64], folder[PATH_MAX - 32];
+    pb_writing *w = &p->w;
     w->disk = p->disk;
+    w->out = p->out;
+    w->unit = p->o.unit ? p->o.unit : "step";
+    w->last = p->first + p->length - 1;
+    w->keeps_records = p->o.records;
     w->clocks = p->job.clocks;
     w->ranks = p->request.ranks;
     p->request.ranks = (pb_chosen){0};
@@ -260,22 +216,25 @@ static void begin_writing(pb_profile *p, bool truncated)
                                 .compared = p->job.clocks != NULL,
                                 .expected = w->ranks.rank,
                                 .limit = p->o.limit};
-    w->size = (pb_trace_size){0};
-    snprintf(window, sizeof window, "%.20s%" PRId64 "-%" PRId64, p->o.unit ? p->o.unit : "step", p->first,
-             p->first + p->length - 1);
-    snprintf(folder, sizeof folder, "%s/traces/%s", p->out, window);
-    snprintf(w->path, sizeof w->path, "%s/rank%d.json.gz", folder, p->job.rank);
-    *w->records = 0;
-    if (p->o.records)
-        snprintf(w->records, sizeof w->records, "%s/records/%s-rank%d.records.gz", p->out, window, p->job.rank);
-    const pb_status s = make_folder(p->disk, folder);
+    w->opening = p->opening;
+    w->sampler = p->sampling ? p->sampler : NULL;
+    const pb_status s = pb_writing_begin(w);
     keep_failure(p, s, pb_error());
-    const int error = s == PB_OK ? pthread_create(&w->thread, NULL, write_window, w) : 0;
-    w->running = s == PB_OK && error == 0;
-    if (w->running) return;
-    if (error) keep_failure(p, PB_EIO, "profile: the thread that writes traces could not be started");
-    pb_ring_free(&w->window);
-    pb_chosen_free(&w->ranks);
+}
+
+/* Sampling begins last and ends first, so that all samples are in the window. */
+static void begin_sampling(pb_profile *p)
+{
+    const pb_status s = p->sampler ? pb_gpu_sampler_begin(p->sampler) : PB_OK;
+    keep_failure(p, s, pb_error());
+    p->sampling = p->sampler && s == PB_OK;
+}
+
+/* Samples that were taken before a failure are still written. */
+static void end_sampling(pb_profile *p)
+{
+    const pb_status s = p->sampling ? pb_gpu_sampler_end(p->sampler) : PB_OK;
+    keep_failure(p, s, pb_error());
 }
 
 static void open_window(pb_profile *p)
@@ -291,6 +250,7 @@ static void open_window(pb_profile *p)
         keep_failure(p, gpu, pb_error());
         p->w.gpu = gpu == PB_OK;
     }
+    if (p->open) begin_sampling(p);
     pb_clocks_ask(p->job.clocks, 0, p->number);
     p->first = p->number;
     p->length = p->o.trigger ? p->request.steps : p->steps.active;
@@ -301,6 +261,7 @@ static void open_window(pb_profile *p)
 static void close_window(pb_profile *p, bool keep, bool truncated)
 {
     const double start = now_s(CLOCK_MONOTONIC);
+    end_sampling(p);
     if (p->w.gpu) {
         const pb_status gpu = pb_gpu_end();
         keep_failure(p, gpu, pb_error());
@@ -313,7 +274,7 @@ static void close_window(pb_profile *p, bool keep, bool truncated)
     if (s != PB_OK) return;
     if (keep) begin_writing(p, truncated);
     else pb_ring_free(&p->w.window);
-    p->closing = now_s(CLOCK_MONOTONIC) - start;
+    p->w.closing = now_s(CLOCK_MONOTONIC) - start;
 }
 
 static pb_profile_phase phase_at(const pb_profile *p, long step)
@@ -372,9 +333,10 @@ void pb_profile_begin_step(pb_profile *p, int64_t number)
     const bool after = p->ends;
     p->phase = pb_profile_phase_of(&p->steps, p->step++, &first, &p->ends);
     pb_step_times_begin(&p->times, p->phase != PB_PROFILE_OFF ? PB_STEP_recorded : after ? PB_STEP_after : PB_STEP_off);
-    if (!p->chosen.rank[p->job.rank]) return;
+    if (!p->chosen.rank[p->job.rank] || p->o.no_traces) return;
     p->counting = p->phase == PB_PROFILE_OFF && phase_at(p, p->step) != PB_PROFILE_OFF;
     if (p->counting) pb_ranges_count(true);
+    if (p->counting) p->counted_s = now_s(CLOCK_MONOTONIC);
     if (p->phase == PB_PROFILE_OFF) return;
     if (first && p->open) close_window(p, false, false); /* the records of the warm-up */
     if (!p->open && (first || p->phase == PB_PROFILE_WARM)) open_window(p);
@@ -390,8 +352,16 @@ void pb_profile_end_step(pb_profile *p)
     if (p && !p->o.trigger) pb_step_times_end(&p->times);
     if (p && p->open && p->ends) close_window(p, true, false);
     if (!p || !p->counting) return;
+    p->counted_s = now_s(CLOCK_MONOTONIC) - p->counted_s;
     p->ranges = pb_ranges_counted();
     pb_ranges_count(false);
+}
+
+/* Bytes of JSON of the samples of a step. */
+static double sample_bytes(const pb_profile *p)
+{
+    if (!p->sampler) return 0;
+    return 1e6 * p->counted_s / p->o.sampling_us * p->o.sampling->metrics * PB_TRACE_SAMPLE_BYTES;
 }
 
 bool pb_profile_expects(const pb_profile *p, double kernels, pb_profile_expected *out)
@@ -400,7 +370,8 @@ bool pb_profile_expects(const pb_profile *p, double kernels, pb_profile_expected
     const bool warm = phase_at(p, p->step) == PB_PROFILE_WARM;
     const double steps = (double)p->steps.active, ranges = (double)p->ranges;
     const int64_t first = p->number + 1 + (warm ? p->steps.warmup : 0);
-    const double json = steps * (ranges * PB_TRACE_RANGE_BYTES + (p->o.gpu ? kernels : 0) * PB_TRACE_KERNEL_BYTES);
+    const double json =
+        steps * (ranges * PB_TRACE_RANGE_BYTES + (p->o.gpu ? kernels : 0) * PB_TRACE_KERNEL_BYTES + sample_bytes(p));
     *out = (pb_profile_expected){.first = first,
                                  .last = first + p->steps.active - 1,
                                  .ranges = ranges,
@@ -419,6 +390,7 @@ pb_status pb_profile_close(pb_profile *p)
     if (p->counting) pb_ranges_count(false);
     if (p->open) close_window(p, p->phase == PB_PROFILE_ON, true);
     finish_writing(p);
+    pb_gpu_sampler_close(p->sampler);
     snprintf(name, sizeof name, "ranks/rank%d.json", p->job.rank);
     const bool chosen = p->chosen.rank[p->job.rank];
     const pb_status written =

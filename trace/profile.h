@@ -10,8 +10,9 @@
  *     manifest.json                   rank 0, when the job begins: version of the program and its libraries, ranks,
  *                                     those profiled and why, topology, hosts, steps; when it ends also clocks: how far
  *                                     each rank's clock was from rank 0's, and recorded: for each rank its windows,
- *                                     events, lost and omitted ones, truncated windows, and the median time of a step
- *                                     while ranks record over that of one while none does
+ *                                     events, lost and omitted ones, truncated windows, samples of the GPU's counters
+ *                                     and lost ones, and the median time of a step while ranks record over that of
+ *                                     one while none does
  *     traces/stepA-B/rankN.json.gz    chrome.h; A and B are the numbers of the first and last step, N that of the rank.
  *                                     A program whose windows are not steps names another unit than step
  *     ranks/rankN.json                when the rank ends, profiled or not: its windows, what profiling cost it, and
@@ -32,11 +33,15 @@ typedef struct pb_profile_options {
     const char *out;           /* the folder */
     const char *unit;          /* what the windows are counted in, in the names of their folders; NULL: "step" */
     const char *trigger;       /* a file that opens windows of ACTIVE steps (trigger.h); NULL: SKIP to REPEAT count */
+    bool attach_late;          /* trigger: CUPTI is attached when the first window opens, not at once */
+    bool no_traces;            /* the windows of the schedule are only told to the caller, who counts in them */
     size_t limit;              /* most bytes of JSON of a trace, before compression; 0: 1 GiB */
     bool gpu;                  /* also records what the GPU does (gpu.h) */
     pb_gpu_graphs graphs;      /* what it records of replayed graphs */
-    bool records;              /* also keeps the records as they were before they were joined, for tests (records.h) */
-    size_t gpu_limit;          /* bytes of records of a GPU in a window; 0: 256 MiB */
+    const pb_counter_group *sampling; /* also sampled, if gpu (gpu_samples.h); NULL: none; borrowed */
+    int sampling_us;                  /* microseconds between samples */
+    bool records;     /* also keeps the records as they were before they were joined, for tests (records.h) */
+    size_t gpu_limit; /* bytes of records of a GPU in a window; 0: 256 MiB */
     pb_ring_options ring;
 } pb_profile_options;
 
@@ -57,7 +62,7 @@ typedef struct pb_profile pb_profile;
  * least 200 bytes, receives the line that says which ranks are profiled. EINVAL, EPATH, EIO, ENOMEM. */
 pb_status pb_profile_open(const pb_disk *d, const pb_profile_options *o, const pb_profile_job *job, char *why,
                           pb_profile **out);
-/* With a trigger file, CUPTI is attached when the first window opens. attached(self) is called then, in the thread that
+/* With attach_late, CUPTI is attached when the first window opens. attached(self) is called then, in the thread that
  * trains, so that the caller can pass on the nodes of the graphs that it has recorded (pb_gpu_node). If it fails,
  * kernels of these graphs have no op, and pb_profile_close() returns the failure. p may be NULL. */
 void pb_profile_on_attach(pb_profile *p, pb_status (*attached)(void *self), void *self);

@@ -16,10 +16,13 @@
  *     place depth, and for each range KIND name value flops bytes        places are numbered like names
  *     collective_of at group dtype ranks number           of range `at` of the place before it
  *     node id original place                   a note of nodes.h, in their order; place of a copy: that of its original
+ *     sampled device interval_us lost outside overflows metrics, and for each metric name unit      of pb_gpu_samples
+ *     sample begin duration value...           of each metric; nan: it has none
  *     KIND begin duration name ...             an event of the GPU, in CUPTI's order: kernel, copy, set, call, sync, overhead or graph
  *     end LINES                                lines before this one, the last of the file
  *
- * The fields that end the lines of ranges and events are listed in records_fields.h. Names of hosts are not stored. */
+ * The fields that end the lines of ranges and events are listed in records_fields.h. Names of hosts are not stored. A file
+ * has `sampled` and `sample` lines only if hardware counters were sampled. */
 #ifndef PB_TRACE_RECORDS_H
 #define PB_TRACE_RECORDS_H
 #include "trace/chrome.h"

@@ -27,7 +27,7 @@ typedef struct reader {
     bool about, window, gpu; /* these lines were there */
     const char **names;
     pb_range_stack *places;
-    list named, placed, ranged, threads, events; /* ranged: the ranges of the last thread */
+    list named, placed, ranged, threads, events, sampled, values; /* ranged: the ranges of the last thread */
     pb_records *out;
 } reader;
 
@@ -231,6 +231,53 @@ static void read_event(reader *r, pb_gpu_kind kind)
 #undef X
 }
 
+/* Copies a name into a member of n bytes. */
+static void read_text(reader *r, char *to, size_t n)
+{
+    if ((size_t)snprintf(to, n, "%s", name(r)) >= n) r->bad = true;
+}
+
+static void read_sampled(reader *r)
+{
+    pb_gpu_samples *s = &r->out->gpu.samples;
+    r->bad = r->bad || s->interval_us;
+    s->device = (uint32_t)index_below(r, UINT32_MAX);
+    s->interval_us = (int)index_below(r, INT32_MAX);
+    s->lost = count(r);
+    s->outside = count(r);
+    s->overflows = count(r);
+    s->metrics = (int)index_below(r, PB_GROUP_METRICS + 1);
+    r->bad = r->bad || !s->interval_us;
+    for (int m = 0; m < s->metrics; m++) {
+        read_text(r, s->metric[m].name, sizeof s->metric[m].name);
+        read_text(r, s->metric[m].unit, sizeof s->metric[m].unit);
+    }
+}
+
+static void read_value(reader *r, double *v)
+{
+    char *end = r->at;
+    *v = *r->at == ' ' ? strtod(r->at + 1, &end) : 0;
+    if (end == r->at || r->at[1] == ' ') r->bad = true;
+    r->at = end;
+}
+
+static void read_sample(reader *r)
+{
+    pb_gpu_samples *s = &r->out->gpu.samples;
+    pb_gpu_sample *x = add(r, &s->sample, &r->sampled, sizeof *x);
+    r->bad = r->bad || !r->window || !s->interval_us;
+    if (!x || r->bad) return;
+    x->begin_ns = r->out->ranges.begin_ns + number(r);
+    x->end_ns = x->begin_ns + number(r);
+    for (int m = 0; m < s->metrics; m++) {
+        double *v = add(r, &s->value, &r->values, sizeof *v);
+        if (!v) return;
+        read_value(r, v);
+    }
+    s->n = r->sampled.n;
+}
+
 static void read_end(reader *r)
 {
     r->bad = count(r) != r->lines || !r->about || !r->window || !r->gpu;
@@ -249,6 +296,8 @@ static void read_line(reader *r)
                  {"about", read_about},
                  {"window", read_window},
                  {"gpu", read_gpu},
+                 {"sample", read_sample},
+                 {"sampled", read_sampled},
                  {"thread", read_thread},
                  {"end", read_end},
                  {"collective", read_collective},

@@ -159,6 +159,27 @@ static void put_event(writer *w, const pb_gpu_event *e)
     line(w);
 }
 
+static void put_samples(writer *w, const pb_gpu_samples *s)
+{
+    int64_t names[PB_GROUP_METRICS], units[PB_GROUP_METRICS];
+    if (!s->interval_us) return;
+    for (int m = 0; m < s->metrics; m++)
+        names[m] = name_of(w, s->metric[m].name), units[m] = name_of(w, s->metric[m].unit);
+    if (w->status != PB_OK) return;
+    pb_gzip_print(w->g, "sampled %" PRIu32 " %d %zu %zu %zu %d", s->device, s->interval_us, s->lost, s->outside,
+                  s->overflows, s->metrics);
+    for (int m = 0; m < s->metrics; m++) number(w, names[m]), number(w, units[m]);
+    line(w);
+    for (size_t i = 0; i < s->n; i++) {
+        pb_gzip_print(w->g, "sample");
+        number(w, s->sample[i].begin_ns - w->base);
+        number(w, s->sample[i].end_ns - s->sample[i].begin_ns);
+        for (int m = 0; m < s->metrics; m++)
+            pb_gzip_print(w->g, " %.17g", s->value[i * (size_t)s->metrics + (size_t)m]);
+        line(w);
+    }
+}
+
 static void put_window(writer *w, const pb_ring_window *r, const pb_gpu_window *gpu)
 {
     pb_gzip_print(w->g, "window %" PRId64 " %" PRId64 " %d %zu %.0f", r->begin_ns, r->end_ns, r->tsc, r->dropped,
@@ -184,6 +205,7 @@ pb_status pb_records_write(const pb_disk *d, const char *path, const pb_trace_ab
         put_window(&out, w, gpu);
         for (int i = 0; i < w->n; i++) put_thread(&out, &w->threads[i]);
         put_nodes(&out, notes, n);
+        put_samples(&out, &gpu->samples);
         for (size_t i = 0; i < gpu->n && out.status == PB_OK; i++) put_event(&out, &gpu->events[i]);
         pb_gzip_print(g, "end %zu\n", out.lines);
         if (out.status != PB_OK) g->status = out.status;

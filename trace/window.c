@@ -32,8 +32,22 @@ static void shift(const pb_clock_offset c[2], pb_ring_window *w, pb_gpu_window *
         gpu->events[i].begin_ns = shifted(c, gpu->events[i].begin_ns);
         gpu->events[i].end_ns = shifted(c, gpu->events[i].end_ns);
     }
+    for (size_t i = 0; i < gpu->samples.n; i++) {
+        gpu->samples.sample[i].begin_ns = shifted(c, gpu->samples.sample[i].begin_ns);
+        gpu->samples.sample[i].end_ns = shifted(c, gpu->samples.sample[i].end_ns);
+    }
     w->begin_ns = shifted(c, w->begin_ns);
     w->end_ns = shifted(c, w->end_ns);
+}
+
+/* Reads the samples of the window. Only while counters are sampled could CUPTI fail to record kernels in silence. */
+static pb_status read_samples(const pb_window_files *files, const pb_ring_window *w, pb_gpu_window *all)
+{
+    PB_TRY(pb_gpu_sampler_read(files->sampler, w->begin_ns, w->end_ns, &all->samples));
+    if (!files->gpu || !pb_gpu_lacks_work(all)) return PB_OK;
+    return pb_fail(PB_EDEVICE,
+                   "profile: kernels were launched while counters were sampled, and none was recorded: CUPTI "
+                   "does not do both here; leave out --profile-sampling");
 }
 
 pb_status pb_window_write(const pb_disk *d, const pb_window_files *files, pb_trace_about *about, pb_ring_window *w,
@@ -41,6 +55,7 @@ pb_status pb_window_write(const pb_disk *d, const pb_window_files *files, pb_tra
 {
     pb_gpu_window all = {0};
     pb_status s = files->gpu ? pb_gpu_read(&all) : PB_OK;
+    const pb_status sampled = s == PB_OK && files->sampler ? read_samples(files, w, &all) : PB_OK;
     const bool wanted = s == PB_OK && files->records;
     const pb_status kept = wanted ? pb_records_write(d, files->records, about, w, &all) : PB_OK;
     about->shifted = pb_window_must_shift(about);
@@ -48,7 +63,16 @@ pb_status pb_window_write(const pb_disk *d, const pb_window_files *files, pb_tra
     pb_gpu_place(&all);
     if (s == PB_OK) s = pb_trace_write(d, files->trace, about, w, &all, size);
     if (s == PB_OK) s = kept;
-    *gpu = (pb_window_gpu){all.dropped, all.replayed, all.unplaced, all.buffer_bytes};
+    if (s == PB_OK) s = sampled;
+    *gpu = (pb_window_gpu){.dropped = all.dropped,
+                           .replayed = all.replayed,
+                           .unplaced = all.unplaced,
+                           .buffer_bytes = all.buffer_bytes,
+                           .interval_us = all.samples.interval_us,
+                           .lost = all.samples.lost,
+                           .outside = all.samples.outside,
+                           .overflows = all.samples.overflows,
+                           .decode_s = all.samples.decode_s};
     pb_gpu_free(&all);
     return s;
 }

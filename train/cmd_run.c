@@ -13,6 +13,7 @@
 #include "train/profiling.h"
 #include "train/save.h"
 #include "train/step.h"
+#include "train/step_counters.h"
 #include "train/tensor_capture.h"
 #include "train/watchdog.h"
 
@@ -24,6 +25,7 @@ typedef struct run {
     pb_export_folder export;
     pb_profiling profiling;
     pb_tensor_capture tensors;
+    pb_step_counters counters;
     pb_watchdog watchdog;
     pb_progress p; /* p.iteration: completed steps, including those of earlier processes of a resumed run */
     double pace;   /* smoothed seconds per step; 0: not known yet */
@@ -143,19 +145,27 @@ static pb_status show_graphs(void *self)
     return pb_graphs_trace(&r->graphs, &r->j.ctx, pb_gpu_node);
 }
 
+/* Says once that counting failed. Training continues, and the exit code tells it at the end. */
+static void count(long number, pb_status s)
+{
+    if (s != PB_OK) fprintf(stderr, "train: step %ld was not counted: %s\n", number, pb_error());
+}
+
 static pb_status profiled_step(run *r, double lr, pb_step_result *x)
 {
     const long number = done(r) + 1;
     pb_profile_begin_step(r->profiling.p, number);
     const char *remark = pb_profile_remark(r->profiling.p);
     if (remark && pb_train_leads(r->j.o)) fprintf(stderr, "%s\n", remark);
-    pb_range_push(PB_RANGE_step, "train_step", number);
     const uint64_t replayed = r->graphs.replayed;
     bool eager;
     pb_tensor_capture_begin(&r->tensors, &r->j, &r->profiling, number, &eager);
+    count(number, pb_step_counters_begin(&r->counters, &r->j, &r->profiling, &eager));
+    pb_range_push(PB_RANGE_step, "train_step", number);
     const pb_status s = pb_job_step(&r->j, r->j.graph && !eager ? &r->graphs : NULL, lr, x);
     pb_range_pop();
     if (s != PB_OK) return s;
+    count(number, pb_step_counters_end(&r->counters, &r->j, number));
     pb_profile_end_step(r->profiling.p);
     announce(r, x->kernel_launches, (double)(r->graphs.replayed - replayed));
     return PB_OK;
@@ -289,8 +299,10 @@ pb_status pb_train_run(const pb_train_options *o)
         s = pb_job_agree(&r.j, "the export folder", pb_export_open(dir, &r.export));
     }
     if (s == PB_OK) s = pb_capturing_open(&r.j);
+    if (s == PB_OK) s = pb_step_counters_check(&r.j, &r.counters);
     if (s == PB_OK) s = pb_profiling_open(&r.j, &r.profiling);
     if (s == PB_OK) s = pb_tensor_capture_open(&r.j, &r.profiling, &r.tensors);
+    if (s == PB_OK) s = pb_step_counters_open(&r.j, &r.profiling, &r.counters);
     pb_profile_on_attach(r.profiling.p, show_graphs, &r);
     /* The log is opened last: opening may truncate an existing log, so all other checks must have passed. */
     const char *log = pb_train_leads(o) ? o->log : NULL;
@@ -302,6 +314,8 @@ pb_status pb_train_run(const pb_train_options *o)
         if (s == PB_OK) s = blame_machine(pb_job_explain_lost_device(&r.j, steps(&r)));
         pb_watchdog_stop(&r.watchdog);
     }
+    const pb_status counted = pb_step_counters_close(&r.counters);
+    if (s == PB_OK) s = counted;
     const pb_status profiled = pb_profiling_close(&r.profiling), closed = pb_log_close(&r.log);
     if (s == PB_OK) s = blame_machine(profiled != PB_OK ? profiled : closed);
     if (r.j.trainer) pb_graphs_free(&r.graphs, &r.j.ctx);

@@ -35,9 +35,30 @@ static void find_libraries(const pb_job *j, pb_profiling *p)
     snprintf(p->libraries, sizeof p->libraries, "%s%s%s", cuda, *cuda && *comm ? ", " : "", comm);
 }
 
+/* Whether the GPU lets this user sample is known only when CUPTI is attached. */
+static pb_status find_sampling(const pb_job *j, pb_profiling *p)
+{
+    const pb_train_options *o = j->o;
+    if (!o->profile_sampling) return PB_OK;
+    PB_TRY(pb_group_find(o->profile_sampling, &p->sampling));
+    if (!p->sampling.sampled)
+        return pb_fail(PB_EINVAL,
+                       "--profile-sampling %s: this group is counted, not sampled; give one such as TIMELINE",
+                       o->profile_sampling);
+    if (o->profile_sampling_interval < PB_SAMPLE_US_LEAST || o->profile_sampling_interval > PB_SAMPLE_US_MOST)
+        return pb_fail(PB_EINVAL, "--profile-sampling-interval %ld: need %d to %d microseconds",
+                       o->profile_sampling_interval, PB_SAMPLE_US_LEAST, PB_SAMPLE_US_MOST);
+    if (o->profile_counters)
+        return pb_fail(PB_EINVAL, "--profile-sampling and --profile-counters: a GPU counts for one of them; give one");
+    if (j->device == PB_CPU)
+        return pb_fail(PB_EINVAL, "--profile-sampling samples counters of a GPU: give --device cuda");
+    return PB_OK;
+}
+
 static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *p, char *why)
 {
     p->topology = j->topology;
+    PB_TRY(find_sampling(j, p));
     PB_TRY(find_hosts(j, p));
     find_libraries(j, p);
     if (j->device == PB_CPU) snprintf(p->device, sizeof p->device, "cpu");
@@ -57,24 +78,36 @@ static pb_status open_profile(const pb_job *j, const char *ranks, pb_profiling *
                                   .steps = j->o->profile_steps,
                                   .out = j->o->profile_out,
                                   .trigger = j->o->profile_on_demand,
+                                  .attach_late = strcmp(j->o->profile_attach, "window") == 0,
+                                  .no_traces = j->o->profile_counters != NULL,
                                   .limit = (size_t)j->o->profile_limit << 20,
                                   .gpu = j->device != PB_CPU,
                                   .graphs = strcmp(j->o->profile_graphs, "graph") == 0 ? PB_GPU_GRAPHS_GRAPH
                                                                                        : PB_GPU_GRAPHS_NODE,
+                                  .sampling = j->o->profile_sampling ? &p->sampling : NULL,
+                                  .sampling_us = (int)j->o->profile_sampling_interval,
                                   .records = records && *records};
     PB_TRY(pb_choose_ranks(ranks, &p->topology, p->node, &p->chosen));
     PB_TRY(pb_choose_steps(o.steps, &p->steps));
     return pb_profile_open(&pb_disk_posix, &o, &job, why, &p->p);
 }
 
+const char *pb_profiling_ranks(const pb_job *j)
+{
+    const char *ranks = j->o->profile_ranks ? j->o->profile_ranks : getenv("PB_PROFILE_RANKS");
+    return ranks && *ranks ? ranks : NULL;
+}
+
 pb_status pb_profiling_open(const pb_job *j, pb_profiling *out)
 {
     char why[200] = "";
-    const char *ranks = j->o->profile_ranks ? j->o->profile_ranks : getenv("PB_PROFILE_RANKS");
+    const char *ranks = pb_profiling_ranks(j);
     *out = (pb_profiling){0};
-    if ((!ranks || !*ranks) && j->o->profile_on_demand)
+    if (!ranks && j->o->profile_on_demand)
         return pb_fail(PB_EINVAL, "--profile-on-demand needs --profile-ranks, such as --profile-ranks auto");
-    if (!ranks || !*ranks) return PB_OK;
+    if (!ranks && j->o->profile_sampling)
+        return pb_fail(PB_EINVAL, "--profile-sampling needs --profile-ranks, such as --profile-ranks auto");
+    if (!ranks) return PB_OK;
     PB_TRY(pb_clocks_open(j->o->world, &out->clocks));
     PB_TRY(pb_job_agree(j, "the profile", open_profile(j, ranks, out, why)));
     if (!out->p) snprintf(out->why, sizeof out->why, "profile: %s", why);

@@ -14,12 +14,15 @@ typedef struct pb_profiling {
     const char **host; /* [ranks] */
     pb_chosen chosen;  /* the ranks that are profiled, and the steps */
     pb_profile_steps steps;
+    pb_counter_group sampling; /* of --profile-sampling */
     char device[32], libraries[204];
     char
         why[400]; /* a line that says which ranks are profiled, why, in which steps, and where to; "": none asked for */
 } pb_profiling;
 
-/* Uses --profile-ranks, or PB_PROFILE_RANKS if that option is not given. A value of PB_PROFILE_RECORDS keeps the
+/* --profile-ranks, or PB_PROFILE_RANKS if that option is not given; NULL: neither is. */
+const char *pb_profiling_ranks(const pb_job *j);
+/* Profiles the ranks of pb_profiling_ranks(), if any. A value of PB_PROFILE_RECORDS keeps the
  * records (trace/records.h), for tests. Agrees with the other ranks. EINVAL, EPATH, EIO, ENOMEM. */
 pb_status pb_profiling_open(const pb_job *j, pb_profiling *out);
 /* If the next step begins to record, writes a line about the expected size of its trace. launches: what the host

@@ -8,7 +8,7 @@
 #include "bench/analyze/timeline.h"
 #include "bench/text/text.h"
 
-static void csv_head(const pb_analyze_output *o)
+void pb_analyze_csv_head(const pb_analyze_output *o)
 {
     if (o->format == PB_ANALYZE_CSV) fprintf(o->f, "part,rank,first_step,name,metric,value,unit\n");
 }
@@ -221,7 +221,7 @@ static bool has_collectives(const pb_analyzed *j)
 
 static pb_status print_all(const pb_analyzed *j, const pb_analyzed *before, const pb_analyze_output *o)
 {
-    csv_head(o);
+    pb_analyze_csv_head(o);
     PB_TRY(print_ranks(j, o));
     if (pb_analyzed_has_gpu(j)) PB_TRY(print_gpus(j, o));
     if (has_collectives(j)) PB_TRY(pb_analyze_collectives(j, o));

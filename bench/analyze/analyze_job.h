@@ -17,6 +17,8 @@ typedef struct pb_analyze_output {
     const pb_ceilings *ceilings; /* NULL: none are given */
 } pb_analyze_output;
 
+/* The line of column names, in CSV. */
+void pb_analyze_csv_head(const pb_analyze_output *o);
 /* One figure as a row of CSV; nothing in other formats. rank -1: over the ranks. */
 void pb_analyze_csv(const pb_analyze_output *o, const char *part, int rank, long step, const char *name,
                     const char *metric, double v, const char *unit);

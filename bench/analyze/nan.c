@@ -1,15 +1,15 @@
 /* nan.c - implements nan_command.h. */
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/analyze/nan_command.h"
+#include "bench/analyze/step_files.h"
 
 /* The stages of a step in the order in which it computes them. */
 enum { ACTIVATION, ACTIVATION_GRADIENT, GRADIENT, MOMENTUM, MOMENT2, WEIGHT };
-enum { LINE = 512, FIELDS = 18, PATH_TEXT = 1400 };
+enum { LINE = 512, FIELDS = 18 };
 
 typedef struct place {
     long step;
@@ -175,21 +175,14 @@ static void print(const table *all, size_t n, const place *p, FILE *out)
                 p->step - 1, p->rank, p->step - 2);
 }
 
-static int is_table(const struct dirent *e)
+/* Reads the tables. The caller frees *out. */
+static pb_status read_tables(const pb_step_files *files, table **out)
 {
-    long step;
-    int rank, end = 0;
-    return sscanf(e->d_name, "step%ld-rank%d.csv%n", &step, &rank, &end) == 2 && end && !e->d_name[end];
-}
-
-/* Reads the n tables of `folder`. The caller frees *out. */
-static pb_status read_tables(const char *folder, struct dirent **names, size_t n, table **out)
-{
-    char path[PATH_TEXT];
-    table *all = calloc(n, sizeof *all);
-    pb_status s = all ? PB_OK : pb_fail(PB_ENOMEM, "%.900s: no memory to analyze it", folder);
-    for (size_t i = 0; s == PB_OK && i < n; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name);
+    char path[PB_STEP_PATH];
+    table *all = calloc((size_t)files->n, sizeof *all);
+    pb_status s = all ? PB_OK : pb_fail(PB_ENOMEM, "%.900s: no memory to analyze it", files->folder);
+    for (int i = 0; s == PB_OK && i < files->n; i++) {
+        pb_step_files_path(files, i, path);
         s = read_file(path, &all[i]);
     }
     *out = all;
@@ -198,27 +191,16 @@ static pb_status read_tables(const char *folder, struct dirent **names, size_t n
 
 pb_exit pb_analyze_nan(const char *folder, FILE *out)
 {
-    char tensors[PATH_TEXT - 300]; /* leaves room for a file's name */
-    struct dirent **names = NULL;
+    pb_step_files files;
     table *all = NULL;
-    if (snprintf(tensors, sizeof tensors, "%s/tensors", folder) >= (int)sizeof tensors) {
-        pb_fail(PB_EINVAL, "analyze nan: the path of the folder is too long");
-        return pb_complain(PB_EXIT_USAGE);
-    }
-    const int n = scandir(tensors, &names, is_table, alphasort);
-    if (n <= 0) {
-        free(names);
-        pb_fail(PB_EINVAL,
-                "%s: no statistics of tensors; run again with train --profile-ranks all --capture-tensors REGEX",
-                folder);
-        return pb_complain(PB_EXIT_USAGE);
-    }
-    const pb_status s = read_tables(tensors, names, (size_t)n, &all);
-    const place *first = s == PB_OK ? origin(all, (size_t)n) : NULL;
-    if (first) print(all, (size_t)n, first, out);
-    else if (s == PB_OK) fprintf(out, "all values of the captured steps are finite (%d files)\n", n);
-    for (int i = 0; i < n; i++) free(names[i]);
-    free(names);
+    pb_status s = pb_step_files_list(
+        folder, "tensors", "no statistics of tensors; run again with train --profile-ranks all --capture-tensors REGEX",
+        &files);
+    if (s == PB_OK) s = read_tables(&files, &all);
+    const place *first = s == PB_OK ? origin(all, (size_t)files.n) : NULL;
+    if (first) print(all, (size_t)files.n, first, out);
+    else if (s == PB_OK) fprintf(out, "all values of the captured steps are finite (%d files)\n", files.n);
+    pb_step_files_free(&files);
     free(all);
     return s == PB_OK ? PB_EXIT_OK : pb_complain(PB_EXIT_USAGE);
 }

@@ -27,6 +27,10 @@ static pb_status check_metrics(const pb_counter_group *g)
 pb_status pb_group_counter_find(const char *name, pb_backend_id device, pb_counter_group *out)
 {
     PB_TRY(pb_group_find(name, out));
+    if (out->sampled)
+        return pb_fail(PB_EINVAL,
+                       "--counters %s: this group is sampled over time, not counted: train --profile-sampling %s", name,
+                       name);
     PB_TRY(check_metrics(out));
     if (pb_group_on_cpu(out) == (device == PB_CPU)) return PB_OK;
     return pb_fail(PB_EINVAL, "--counters %s: this group is for %s%s, and the run is on %s", name,

@@ -24,7 +24,8 @@ typedef struct pb_group_counter {
 } pb_group_counter;
 
 /* Finds a group, and checks that metrics.def has its metrics with the same units, and that the group is for this
- * backend. Opens nothing. EINVAL, EPATH: see pb_group_find(), or a metric or the backend is wrong. */
+ * backend. Opens nothing. EINVAL, EPATH: see pb_group_find(); or the group is one that is sampled, or a metric or the
+ * backend is wrong. */
 pb_status pb_group_counter_find(const char *name, pb_backend_id device, pb_counter_group *out);
 /* Opens the counters of a group for the calling thread, whose device ctx has open. The caller closes *out. The errors
  * of pb_group_counter_find(), pb_cpu_counters_open() and pb_gpu_counters_open(). */

@@ -1,10 +1,15 @@
 /* fake_counters.c - the range profiler of the fake libcupti (fake_cupti.c). Each call of two kernels is two ranges;
- * event k has the counts 100 + k and 200 + k in them. A call in a wrong order fails. PB_FAKE_CUPTI refuses:
+ * event k has the counts 100 + k and 200 + k in them. Ranges that are pushed are reported in reverse, so that only their
+ * names say which is which: event k of the one with the name N has the count 1000 * N + k. A call in a wrong order
+ * fails. PB_FAKE_CUPTI refuses:
  *     held      another tool holds the counters
  *     denied    only administrators may count; said when counting starts, as some drivers do
  *     virtual   a virtual GPU
  *     chip      another chip, AD102
  *     passes    every group needs 99 passes
+ *     one       every group needs one pass, not two
+ *     stray     a range is reported that was not pushed
+ *     links     a GPU without NVLink
  *     lost      three kernels too many
  *     partial   kernel replay does not run all passes
  *     empty     no kernel was launched
@@ -15,13 +20,19 @@
 #include <cupti_range_profiler.h>
 #include <cupti_target.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { KERNELS = 2, LOST = 3, MANY = 99 };
+#include "tests/trace/fake_samples.h"
+
+enum { KERNELS = 2, LOST = 3, MANY = 99, PER_RANGE = 1000 };
 
 /* How far a session is; each call needs the state before it. BROKEN: only switching off helps. */
 static enum { OFF, ENABLED, EMPTY, CONFIGURED, STARTED, STOPPED, DECODED, BROKEN } state;
+static bool user, inside; /* ranges are pushed; one is open */
+static size_t pushed, most;
+static bool sampled, of_gpu; /* the host object samples; it has the image of what the GPU offers */
 
 static bool is(const char *kind)
 {
@@ -61,6 +72,8 @@ CUptiResult cuptiProfilerGetCounterAvailability(CUpti_Profiler_GetCounterAvailab
 
 CUptiResult cuptiProfilerHostInitialize(CUpti_Profiler_Host_Initialize_Params *p)
 {
+    sampled = p->profilerType == CUPTI_PROFILER_TYPE_PM_SAMPLING;
+    of_gpu = p->pCounterAvailabilityImage != NULL;
     p->pHostObject = (CUpti_Profiler_Host_Object *)&state;
     return CUPTI_SUCCESS;
 }
@@ -69,7 +82,9 @@ CUptiResult cuptiProfilerHostDeinitialize(CUpti_Profiler_Host_Deinitialize_Param
 CUptiResult cuptiProfilerHostConfigAddMetrics(CUpti_Profiler_Host_ConfigAddMetrics_Params *p)
 {
     for (size_t i = 0; i < p->numMetrics; i++)
-        if (strncmp(p->ppMetricNames[i], "no_such", 7) == 0) return CUPTI_ERROR_INVALID_PARAMETER;
+        if (strncmp(p->ppMetricNames[i], "no_such", 7) == 0 ||
+            (of_gpu && is("links") && strncmp(p->ppMetricNames[i], "NVL", 3) == 0))
+            return CUPTI_ERROR_INVALID_PARAMETER;
     return CUPTI_SUCCESS;
 }
 
@@ -82,14 +97,22 @@ CUptiResult cuptiProfilerHostGetConfigImage(CUpti_Profiler_Host_GetConfigImage_P
 
 CUptiResult cuptiProfilerHostGetNumOfPasses(CUpti_Profiler_Host_GetNumOfPasses_Params *p)
 {
-    p->numOfPasses = is("passes") ? MANY : 2;
+    p->numOfPasses = is("passes") ? MANY : sampled || is("one") || is("stray") || is("fault") ? 1 : 2;
     return CUPTI_SUCCESS;
+}
+
+static CUptiResult evaluate(CUpti_Profiler_Host_EvaluateToGpuValues_Params *p)
+{
+    const double base = user ? PER_RANGE * (double)(pushed - 1 - p->rangeIndex) : 100.0 * (double)(p->rangeIndex + 1);
+    for (size_t k = 0; k < p->numMetrics; k++) p->pMetricValues[k] = base + (double)k;
+    return state == DECODED ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_OPERATION;
 }
 
 CUptiResult cuptiProfilerHostEvaluateToGpuValues(CUpti_Profiler_Host_EvaluateToGpuValues_Params *p)
 {
-    for (size_t k = 0; k < p->numMetrics; k++) p->pMetricValues[k] = 100.0 * (double)(p->rangeIndex + 1) + (double)k;
-    return state == DECODED ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_OPERATION;
+    for (size_t k = 0; k < p->numMetrics; k++)
+        if (!pb_fake_sample(p->rangeIndex, k, &p->pMetricValues[k])) return evaluate(p);
+    return CUPTI_SUCCESS;
 }
 
 CUptiResult cuptiRangeProfilerEnable(CUpti_RangeProfiler_Enable_Params *p)
@@ -117,7 +140,10 @@ CUptiResult cuptiRangeProfilerCounterDataImageInitialize(CUpti_RangeProfiler_Cou
 
 CUptiResult cuptiRangeProfilerSetConfig(CUpti_RangeProfiler_SetConfig_Params *p)
 {
-    const bool right = p->range == CUPTI_AutoRange && p->replayMode == CUPTI_KernelReplay && p->pConfig &&
+    user = p->range == CUPTI_UserRange;
+    pushed = 0;
+    most = p->maxRangesPerPass;
+    const bool right = p->replayMode == (user ? CUPTI_UserReplay : CUPTI_KernelReplay) && p->pConfig &&
                        p->pCounterDataImage && p->numNestingLevels == 1;
     return right ? go(EMPTY, CONFIGURED) : CUPTI_ERROR_INVALID_OPERATION;
 }
@@ -130,7 +156,7 @@ CUptiResult cuptiRangeProfilerStart(CUpti_RangeProfiler_Start_Params *p)
 CUptiResult cuptiRangeProfilerStop(CUpti_RangeProfiler_Stop_Params *p)
 {
     p->isAllPassSubmitted = !is("partial");
-    return go(STARTED, STOPPED);
+    return inside ? CUPTI_ERROR_INVALID_OPERATION : go(STARTED, STOPPED);
 }
 
 CUptiResult cuptiRangeProfilerDecodeData(CUpti_RangeProfiler_DecodeData_Params *p)
@@ -141,6 +167,30 @@ CUptiResult cuptiRangeProfilerDecodeData(CUpti_RangeProfiler_DecodeData_Params *
 
 CUptiResult cuptiRangeProfilerGetCounterDataInfo(CUpti_RangeProfiler_GetCounterDataInfo_Params *p)
 {
-    p->numTotalRanges = is("empty") ? 0 : KERNELS;
+    p->numTotalRanges = is("empty") ? 0 : user ? pushed : KERNELS;
     return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiRangeProfilerPushRange(CUpti_RangeProfiler_PushRange_Params *p)
+{
+    if (state != STARTED || !user || inside || strtoul(p->pRangeName, NULL, 10) != pushed || pushed == most)
+        return CUPTI_ERROR_INVALID_OPERATION;
+    pushed++;
+    inside = true;
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiRangeProfilerPopRange(CUpti_RangeProfiler_PopRange_Params *p)
+{
+    if (state != STARTED || !inside) return CUPTI_ERROR_INVALID_OPERATION;
+    inside = false;
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiRangeProfilerCounterDataGetRangeInfo(CUpti_RangeProfiler_CounterData_GetRangeInfo_Params *p)
+{
+    static char name[24];
+    snprintf(name, sizeof name, "%zu", pushed - 1 - p->rangeIndex + (is("stray") ? pushed : 0));
+    p->rangeName = name;
+    return state == DECODED ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_OPERATION;
 }

@@ -49,6 +49,20 @@ grep -qx 'phase,,,backward,gpu_rank_of_most,0,1' csv || fail "backward: $(grep b
 grep -q '^phase.*,rank_of_most' csv && fail 'a replayed graph has no ranges, but its host time names a rank'
 expect 0 '1, +20 %' "$bench" analyze h200-tiny-graph
 
+# ---- samples of hardware counters become tracks, and change nothing of the other figures ------------------------------------
+graph="$source/tests/trace/records/h200-tiny-graph.records.gz"
+names=$(zcat "$graph" | grep -c '^name ')
+{
+    zcat "$graph" | head -n -1
+    printf 'name sm_busy\nname %%\nsampled 0 1000 0 0 0 1 %d %d\n' "$names" $((names + 1))
+    printf 'sample %d 1000000 %d\n' 0 40 1000000 50 2000000 60
+} >lines
+{ cat lines && echo "end $(wc -l <lines)"; } | gzip >sampled.records.gz
+"$feed" "$graph" unsampled >log 2>&1 && "$feed" sampled.records.gz sampled >log 2>&1 || fail "samples: $(cat log)"
+[[ $(zcat sampled/traces/*/rank0.json.gz | grep '"ph":"C"' | grep -c '"name":"sm_busy (%)"') -eq 3 ]] || fail 'not three samples'
+"$bench" analyze sampled --format csv >with 2>log && "$bench" analyze unsampled --format csv >without 2>log || fail "samples: $(cat log)"
+cmp -s with without || fail 'samples change the figures of bench analyze'
+
 # ---- collectives: their kernels know them, and their exposed times add up to that of the GPU --------------------------------
 "$feed" "$source/tests/trace/records/synthetic.records.gz" collectives >log 2>&1 || fail "$(cat log)"
 known='"Collective name":"all_gather","bytes":2097152,"dtype":"bf16","Process Group Name":"dp","Group size":2,"Seq":77'

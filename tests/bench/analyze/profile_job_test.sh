@@ -138,5 +138,10 @@ bad() { # bad TEXT OPTION...: the same error on all ranks, and one line
 bad 'rank 2 does not exist, there are 2' --profile-ranks 0,2
 bad "profile-steps: '1:x'" --profile-ranks all --profile-steps 1:x
 bad 'holds traces of another run' --profile-ranks all --profile-out cut
+bad '--profile-sampling needs --profile-ranks' --profile-sampling TIMELINE
+bad '--profile-sampling samples counters of a GPU: give --device cuda' --profile-ranks all --profile-sampling TIMELINE
+bad '--profile-sampling STALL: this group is counted, not sampled' --profile-ranks all --profile-sampling STALL
+bad "there is no metric group 'NONE'" --profile-ranks all --profile-sampling NONE
+bad '--profile-sampling-interval 49: need 50 to 1000000' --profile-ranks all --profile-sampling TIMELINE --profile-sampling-interval 49
 bad '/proc/nowhere cannot be made' --profile-ranks all --profile-out /proc/nowhere
 [[ $failures -eq 0 ]] || { echo "$failures failed" && exit 1; }
