@@ -223,7 +223,7 @@ static pb_status count_ranges(const pb_gpu_counters *c, size_t *n)
 /* Adds the counts of all kernels: values[events]. */
 static pb_status add_kernels(const pb_gpu_counters *c, double *values)
 {
-    size_t n;
+    size_t n = 0;
     PB_TRY(count_ranges(c, &n));
     if (!n) return pb_fail(PB_EDEVICE, "counters: the call launched no kernel that can be counted");
     for (int k = 0; k < c->host.group.events; k++) values[k] = 0;
@@ -251,7 +251,7 @@ static pb_status stop(pb_gpu_counters *c, size_t *dropped)
 
 static pb_status collect(pb_gpu_counters *c, double *values)
 {
-    size_t dropped;
+    size_t dropped = 0;
     PB_TRY(stop(c, &dropped));
     if (dropped)
         return pb_fail(PB_EDEVICE, "counters: the call launched more than %d kernels: %zu were not counted",
@@ -314,14 +314,14 @@ static pb_status number_of(const pb_gpu_counters *c, size_t index, long *number)
 
 static pb_status collect_ranges(pb_gpu_counters *c, double *values, int n)
 {
-    size_t dropped, counted;
+    size_t dropped = 0, counted = 0;
     PB_TRY(stop(c, &dropped));
     PB_TRY(count_ranges(c, &counted));
     if (dropped || counted != (size_t)c->pushed)
         return pb_fail(PB_EDEVICE, "counters: %zu of %d ranges were counted", counted, c->pushed);
     for (size_t i = 0; i < counted; i++) {
         double of[PB_GROUP_EVENTS] = {0};
-        long number;
+        long number = -1;
         PB_TRY(number_of(c, i, &number));
         PB_TRY(pb_cupti_host_values(&c->host, c->data, c->data_bytes, i, of));
         for (int k = 0; k < c->host.group.events && number < n; k++) values[number * c->host.group.events + k] = of[k];

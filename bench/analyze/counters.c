@@ -61,13 +61,13 @@ static bool number(const char *text, double *v)
 
 static pb_status add_line(counts *c, const char *path, char *line)
 {
-    char *field[FIELDS];
+    char *field[FIELDS] = {0};
     int n = 0;
     double v;
     line[strcspn(line, "\n")] = 0;
     for (char *at = line; at && n < FIELDS;) field[n++] = strsep(&at, ",");
-    bool good = n == FIXED + c->group.events + c->group.metrics && strcmp(field[2], c->group.name) == 0 && *field[6] &&
-                strlen(field[6]) < NAME;
+    bool good = n >= FIXED && n == FIXED + c->group.events + c->group.metrics && strcmp(field[2], c->group.name) == 0 &&
+                *field[6] && strlen(field[6]) < NAME;
     counted *x = good ? find(c, field[3], field[4], field[6]) : NULL;
     if (good && !x) return pb_fail(PB_ENOMEM, "%s: no memory to analyze it", path);
     if (good) x->calls++;
@@ -159,7 +159,7 @@ static int by_time(const void *x, const void *y)
 static void sort_ops(counts *c)
 {
     const int time = metric_of(&c->group, "counted_time");
-    if (strcmp(c->of[0].kind, "op") != 0 || time < 0) return;
+    if (!c->n || strcmp(c->of[0].kind, "op") != 0 || time < 0) return;
     for (size_t i = 0; i < c->n; i++) c->of[i].seconds = metric(c, &c->of[i], time);
     qsort(c->of, c->n, sizeof *c->of, by_time);
 }
@@ -259,7 +259,7 @@ pb_exit pb_analyze_counters(const char *folder, const char *ceilings, pb_analyze
     const pb_analyze_output o = {format, out, ceilings ? &of : NULL};
     pb_status s = c ? read_counts(folder, c) : pb_fail(PB_ENOMEM, "%s: no memory to analyze it", folder);
     if (s == PB_OK && ceilings) s = pb_ceilings_read(ceilings, true, &of);
-    if (s == PB_OK) s = print_all(c, folder, &o);
+    if (s == PB_OK && c->n) s = print_all(c, folder, &o); /* each file has a row */
     if (c) free(c->of);
     free(c);
     return s == PB_OK ? PB_EXIT_OK : pb_complain_of(s);
