@@ -82,12 +82,13 @@ static pb_status plan(run *r)
     return s;
 }
 
-/* Prints how many control cases the plan has, or why it has none. */
+/* Prints how many control cases the plan has and what they cost, or why it has none. */
 static void print_controls(const run *r)
 {
-    char text[160];
+    char text[240];
     pb_controls_text(&r->plan, text, sizeof text);
     if (*text) printf("%s\n", text);
+    fflush(stdout); /* the user may want to stop the run */
 }
 
 static void dry_run(const run *r)
@@ -247,7 +248,6 @@ static pb_exit measure(run *r)
     if (!whole || code == PB_EXIT_HARNESS) return code;
     pb_again again = {.o = r->o, .dir = r->name.dir, .plan = &r->plan, .end = r->end};
     code = pb_worse_exit(code, pb_after_run(r->o, r->name.dir, pb_again_run, &again));
-    if (!r->o->quiet && !r->o->child_only && !r->o->instructions && !r->o->counters) print_controls(r);
     if (!r->o->quiet) printf("results: %s/results.csv\n", r->name.dir);
     return code == PB_EXIT_NO_MEMORY ? PB_EXIT_HARNESS : code;
 }
@@ -283,6 +283,9 @@ static void warn(const run *r)
         fprintf(stderr, "bench: warning: the load is %.1f on %ld CPUs: other work will disturb the measurement\n", load,
                 cpus);
 }
+
+/* True if the run's rows have times. */
+static bool times(const pb_options *o) { return !o->instructions && !o->counters && !o->profile_out; }
 
 /* Creates the files of a run and locks it; *made counts the files created so far. run.json is created last, after
  * locking: a folder without run.json is not treated as a run. */
@@ -344,6 +347,7 @@ static pb_exit prepared(run *r)
     if (pb_clock_lock_take(r->o->lock_gpu_clocks, r->o->device, &clocks) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
     s = r->o->resume ? take_up_folder(r, &lock) : begin_folder(r, &lock);
     if (s == PB_OK) warn(r);
+    if (s == PB_OK && times(r->o) && !r->o->quiet && !r->o->child_only) print_controls(r);
     pb_exit code = s == PB_OK ? measure(r) : pb_complain_of(s);
     if (lock >= 0) close(lock);
     if (pb_clock_lock_release(&clocks) != PB_OK) code = pb_worse_exit(code, pb_complain(PB_EXIT_HARNESS));

@@ -47,11 +47,14 @@ def verdict_of(text, metrics, code):
 
 
 def values(results, metrics=TIMES):
-    """{(process, key): value of the case's metric} of one results.csv, and the machine that measured it."""
+    """{(process, key): value of the case's metric} of one results.csv, without control cases, and the machine that
+    measured it."""
     out, machine = {}, ""
     with open(results, encoding="utf-8", newline="") as f:
         for row in csv.DictReader(f):
             machine = row["machine_id"]
+            if re.search(r"[?&]control=", row["key"]):
+                continue
             if row["metric"] in metrics and row["status"] == "ok" and row["value"]:
                 out[row["process"], row["key"]] = float(row["value"])
     return out, machine

@@ -9,6 +9,8 @@ export OMP_WAIT_POLICY=passive
 export PB_MACHINE=tests
 # Other tests are other work, which must not mark the processes of a run as throttled.
 export PB_DISTURBANCE=ignore
+# A plan has the cases that the test names. Tests of control cases, which a run adds by default, unset this.
+export PB_CONTROLS=no
 # No session is kept, unless a test names a folder for it. The user's own sessions are out of reach.
 export XDG_STATE_HOME=$dir/state PB_STATE=
 # A text that the user has made with scripts/corpus is not used.

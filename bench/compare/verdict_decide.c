@@ -144,7 +144,7 @@ static void find_placebos(const pb_series_set *set, const pb_series *like, place
     out->n = pb_placebo_pairs(set, like->key, like->metric, out->pair, MOST_PLACEBOS);
 }
 
-/* Weighs sample i of the group with the placebo pairs of other cases. */
+/* Weighs sample i of the group with the placebo pairs that a change of its case does not widen. */
 static void weigh_row(const samples *s, const group *g, size_t i, const pb_stored_noise *of_group, const placebos *p,
                       const char *key, pb_evidence *out)
 {

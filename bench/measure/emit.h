@@ -15,6 +15,9 @@ typedef struct pb_emitter {
     /* The process records a trace: rows get the status profiled in place of a figure or a verdict, and have no value,
      * only a note; no samples are written. */
     bool profiled;
+    /* The case that is measured is a control case (bench/suites/controls.h): its rows show noise, and judge no
+     * requirement. */
+    bool control;
     /* write_failed: a row could not be written; truncated: a row of status truncated was emitted */
     bool write_failed, truncated;
 } pb_emitter;

@@ -8,7 +8,7 @@ pb_plan_request pb_options_plan(const pb_options *o)
     return (pb_plan_request){.full_grid = strcmp(o->grid, "full") == 0,
                              .axes = o->axis,
                              .counting = o->instructions != NULL,
-                             .uncontrolled = o->counters != NULL,
+                             .uncontrolled = o->counters || o->profile_out,
                              .filters = {o->filter, o->args},
                              .impl = o->impl,
                              .prefer = o->prefer,

@@ -46,7 +46,7 @@ void pb_case_drop(pb_case *c, const char *axis);
 void pb_case_finish(pb_case *c);
 /* Splits a key into a case. EINVAL: not a key as pb_case_finish() writes it, for example with unsorted axes. */
 pb_status pb_case_parse(const char *key, pb_case *out);
-/* The axis that marks the rows of control cases, which are measured twice in each process (bench/suites/controls.h),
+/* The axis that marks the rows of control cases, copies of cases that each process measures (bench/suites/controls.h),
  * and its values. */
 #define PB_CONTROL_AXIS   "control"
 #define PB_CONTROL_FIRST  "first"

@@ -68,6 +68,7 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
     const pb_suite *suite = pb_suite_find(c->suite);
     const char *impl = pb_case_get(c, "impl"), *prefer = pb_case_get(c, "prefer");
     env->emitter->truncated = false;
+    env->emitter->control = pb_key_is_control(c->key);
     ctx->impl = impl;
     ctx->prefer = prefer;
     /* keys are kept for listeners, which need names that stay valid; without a listener none is kept */
@@ -78,6 +79,7 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
     pb_range_pop();
     pb_range_pop();
     ctx->impl = ctx->prefer = NULL;
+    env->emitter->control = false;
     if (env->emitter->write_failed || (env->lockstep && env->lockstep->broken)) return PB_EIO;
     if (s != PB_OK) return fail_case(ctx, c, s, env->emitter);
     if (pb_interrupted() && !env->emitter->truncated)

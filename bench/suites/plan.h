@@ -15,7 +15,7 @@ typedef struct pb_plan_request {
     bool no_ceilings;          /* no ceilings but those that a filter names */
     long ranks;                /* ranks of each process, which the keys name; at most 1: no ranks */
     bool counting;             /* instructions are counted: the suite's cases for that, without control cases */
-    bool uncontrolled;         /* no control cases: nothing is timed */
+    bool uncontrolled;         /* no control cases: no row has a time */
     const char *only;          /* keys as for pb_plan_keep(); NULL: all */
     pb_input_request input;    /* the user's data; the user's model is a value of the axis model */
 } pb_plan_request;

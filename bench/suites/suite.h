@@ -17,6 +17,9 @@ typedef struct pb_suite {
     bool alone;
     /* True if nothing is timed. No ceilings are measured, and other work on the CPUs does not matter. */
     bool untimed;
+    /* Optional: false for a case that measures no time, which therefore cannot be a control case (controls.h). NULL:
+     * every case measures one. */
+    bool (*timed)(const pb_case *c);
     /* True if `bench run --counters` measures it: its cases are eager calls, and it emits the metrics with
      * pb_emit_group() where pb_timing.group is set. */
     bool counted;

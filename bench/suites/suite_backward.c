@@ -13,24 +13,6 @@
 #include "bench/suites/train_case.h"
 #include "kernels/engine/op.h"
 
-/* Difference of two sets of gradients a and b: the largest |a - b|, and ||a - b|| / ||b||. If any difference is NaN,
- * both are NaN. */
-typedef struct apart {
-    double max, rel;
-} apart;
-
-static apart compare(const float *a, const float *b, size_t n)
-{
-    double worst = 0, sum = 0, norm = 0;
-    for (size_t i = 0; i < n; i++) {
-        const double d = fabs((double)a[i] - (double)b[i]);
-        worst = pb_max_or_nan(worst, d);
-        sum += d * d;
-        norm += (double)b[i] * (double)b[i];
-    }
-    return (apart){worst, norm > 0 ? sqrt(sum / norm) : sqrt(sum)};
-}
-
 /* The work that is timed: `parts` backward passes whose gradients are added, then the clip. */
 typedef struct work {
     pb_trainer *t;
@@ -59,20 +41,18 @@ static work work_of(pb_trainer *t)
 }
 
 /* Compares the gradients of a graph replay with those of an eager call. */
-static pb_status graph_difference(pb_ctx *ctx, pb_trainer *t, apart *out)
+static pb_status graph_difference(pb_ctx *ctx, pb_trainer *t, pb_apart *out)
 {
     work w = work_of(t);
-    float *eager = NULL, *replayed = NULL;
+    float *eager = NULL;
     pb_graph *g;
     size_t n;
     PB_TRY(backward_and_clip(ctx, &w));
     PB_TRY(pb_record(ctx, backward_and_clip, &w, &g));
     pb_status s = pb_gradient_copy(t, &eager, &n);
     if (s == PB_OK) s = pb_replay(ctx, g);
-    if (s == PB_OK) s = pb_gradient_copy(t, &replayed, &n);
-    if (s == PB_OK) *out = compare(replayed, eager, n);
+    if (s == PB_OK) s = pb_gradient_apart(t, NULL, eager, out);
     free(eager);
-    free(replayed);
     pb_graph_free(ctx, g);
     return s;
 }
@@ -84,7 +64,7 @@ static pb_status check_graph(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_em
     /* Another order of f32 sums can change a bf16 rounding. Two runs may therefore differ by as much as each may differ
      * from the true gradient. */
     const double bound = pb_gradient_bound(pb_trainer_config(t)->model.dtype);
-    apart same = {0}, fast = {0};
+    pb_apart same = {0}, fast = {0};
     ctx->deterministic = true;
     pb_status s = graph_difference(ctx, t, &same);
     ctx->deterministic = false;
@@ -188,6 +168,8 @@ static double expect(const pb_case *c)
     return 1 + 4 * forward + 4 * backward + samples;
 }
 
+static bool timed(const pb_case *c) { return !pb_parity_is(c) && !pb_graph_losses_is(c); }
+
 static double device_expect(const pb_case *c)
 {
     if (pb_parity_is(c)) return pb_train_case_device_seconds(c) + pb_parity_seconds(c, true);
@@ -256,6 +238,7 @@ const pb_suite pb_suite_backward = {
     .device_grid = device_grid,
     .device_full_grid = device_full_grid,
     .check = check_case,
+    .timed = timed,
     .expect = expect,
     .device_expect = device_expect,
     .run = run,

@@ -72,7 +72,7 @@ static pb_status call_open(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, const int 
         }
     }
     /* Copying the inputs onto themselves updates their checksums, because prepare() wrote them. */
-    if (s == PB_OK && op->prepare) s = pb_copy_inputs(&out->b, &out->b);
+    if (s == PB_OK && op->prepare && ctx->id == PB_CPU) s = pb_copy_inputs(&out->b, &out->b);
     if (s != PB_OK) call_close(out);
     return s;
 }

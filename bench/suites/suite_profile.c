@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "bench/derived/derived.h"
-#include "bench/suites/controls.h"
 #include "bench/suites/profile_level.h"
 #include "bench/suites/profile_ranks.h"
 #include "bench/suites/range_cost.h"
@@ -34,7 +33,7 @@ static pb_status check_range(const pb_case *c, pb_level level)
         if (strcmp(c->axes[i].name, "level") != 0 && strcmp(c->axes[i].name, "clock") != 0 &&
             strcmp(c->axes[i].name, PB_CONTROL_AXIS) != 0)
             return pb_fail(PB_EINVAL, "case range has no axis %s", c->axes[i].name);
-    if (level > PB_LEVEL_ring)
+    if (level > PB_LEVEL_ring || level == PB_LEVEL_attached)
         return pb_fail(PB_EINVAL, "case range: level=off, nvtx or ring; CUPTI records no ranges");
     if ((level == PB_LEVEL_ring) != (clock != NULL))
         return pb_fail(PB_EINVAL, "case range: level=ring needs clock=tsc or gettime, other levels read no clock");
@@ -60,11 +59,9 @@ static pb_status check(const pb_case *c)
 
 /* ---- one range ------------------------------------------------------------------------------------------ */
 
-/* Emits the requirement of a range's cost. Control cases are measured only to show the noise, and judge nothing: their
- * rows would have the same key. */
+/* Emits the requirement of a range's cost. */
 static pb_status judge_range(const pb_case *c, pb_emitter *e, const pb_levelled *l, double seconds)
 {
-    if (pb_case_get(c, PB_CONTROL_AXIS)) return PB_OK;
     if (l->level == PB_LEVEL_off)
         return pb_requirement_emit(e, "NVTX-RANGE", NULL, 0, seconds, true, "one range, nothing listens");
     if (l->level != PB_LEVEL_ring) return PB_OK;
@@ -157,9 +154,9 @@ static double device_expect(const pb_case *c) { return is_range(c) ? 1 : 2.5 + p
 
 #define RANGES "range level=off,nvtx", "range level=ring clock=tsc,gettime"
 /* A graph that a GPU replays has one range, so level nvtx would show nothing there. */
-#define EAGER(axes)        "step level=off,nvtx,ring,activity mode=eager " axes
-#define ON_CPUS(axes)      EAGER(axes), "step level=off,nvtx,ring,nodes mode=graph " axes
-#define ON_GPUS(axes)      EAGER(axes), "step level=off,ring,graphs,nodes mode=graph " axes
+#define EAGER(axes)        "step level=off,nvtx,attached,ring,activity mode=eager " axes
+#define ON_CPUS(axes)      EAGER(axes), "step level=off,nvtx,attached,ring,nodes mode=graph " axes
+#define ON_GPUS(axes)      EAGER(axes), "step level=off,attached,ring,graphs,nodes mode=graph " axes
 #define COMMON             " clip=multi layers=0 rank=16 targets=q+v tuning=qlora"
 #define SMALL              "batch=1 dtype=f32 model=tiny seq=128" COMMON
 #define SMALL_FULL         "batch=1,4 dtype=f32,bf16 model=tiny seq=32,128" COMMON
@@ -174,8 +171,8 @@ static const char *const device_full_grid[] = {RANGES, ON_GPUS(LARGE_FULL), NULL
 static const char *const ranks_grid[] = {"step level=off mode=eager,graph " SMALL,
                                          BOTH_RANKS("ring mode=eager,graph ") SMALL, NULL};
 static const char *const device_ranks_grid[] = {"step level=off mode=eager,graph " LARGE,
-                                                BOTH_RANKS("ring,activity mode=eager ") LARGE,
-                                                BOTH_RANKS("ring,graphs,nodes mode=graph ") LARGE, NULL};
+                                                BOTH_RANKS("attached,ring,activity mode=eager ") LARGE,
+                                                BOTH_RANKS("attached,ring,graphs,nodes mode=graph ") LARGE, NULL};
 
 const pb_suite pb_suite_profile = {
     .name = "profile",

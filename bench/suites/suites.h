@@ -2,7 +2,7 @@
  *
  *   suite.h      a suite: its axes, its grids of cases, the function that measures a case; the table of all suites
  *   suite_env.h  what a measuring process gives its suites: the emitter and the options of measurements
- *   controls.h   cases that are measured twice more, which show the noise of a run
+ *   controls.h   cases that are measured again, which show the noise of a run
  *   grid.h       how axes and their values are written, and the cases that they stand for
  *   kernel_case.h  the cases of suite kernels, and the bytes and FLOPs of a call
  *   plan.h       the cases that a run measures: a suite's grid, changed by the axes and filters of a request

@@ -75,7 +75,8 @@ double pb_gradient_bound(pb_dtype dtype);
 
 /* Emits the row gradient_error and sets *out; the case may be timed only if out->status is PB_ROW_OK. Afterwards
  * forward and loss have run; gradients need not be set. The error is reused from another case of this process that
- * differs only in mode and clip, because neither affects gradients before clipping. If GPU memory is too small for the
+ * differs only in mode and clip, because neither affects gradients before clipping; a control case also reuses that of
+ * its case. If GPU memory is too small for the
  * additional f32 model, the row has status unsupported and the case is timed without the check. */
 typedef struct pb_check {
     pb_row_status status;
@@ -91,4 +92,12 @@ pb_status pb_train_case_memory(pb_ctx *ctx, const pb_case *c, pb_emitter *emitte
 /* Copies all gradients into one malloc'd array *out of *n values, which the caller frees. Used to compare graph and
  * eager bit for bit. */
 pb_status pb_gradient_copy(pb_trainer *t, float **out, size_t *n);
+/* The difference of two sets of gradients a and b: the largest |a - b|, and ||a - b|| / ||b|| (||a - b|| if b is zero).
+ * If any difference is NaN, both are NaN. */
+typedef struct pb_apart {
+    double max, rel;
+} pb_apart;
+/* Compares the gradients of t (a) with those of a trainer with the same parameters (b) on the same device, or with a
+ * copy by pb_gradient_copy(); the other argument is NULL. ENOMEM, EDEVICE. */
+pb_status pb_gradient_apart(pb_trainer *t, pb_trainer *other, const float *copy, pb_apart *out);
 #endif

@@ -179,6 +179,7 @@ static void *bind_codes(pb_binder *b, const char *name, uint64_t x, size_t n)
         b->status = pb_fail(PB_ENOMEM, "adamw: no memory for the moments of a test");
         return NULL;
     }
+#pragma omp parallel for
     for (size_t i = 0; i < n; i++) codes[i] = (uint8_t)(256 * pb_uniform(b->seed + 2 * x, i));
     float *absmax = pb_adamw_absmax(codes, n);
     for (size_t i = 0; i * PB_ADAMW_BLOCK < n; i++) absmax[i] = (float)(0.1 * pb_uniform(b->seed + 2 * x + 1, i));

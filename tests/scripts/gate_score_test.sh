@@ -88,6 +88,7 @@ expect 0 'built slow-value' score --build
 cat >bench <<'TEXT'
 #!/bin/bash
 echo "$*" >>calls
+echo "$PB_CONTROLS $*" >>controls
 head=bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note
 write() { # write FOLDER VALUE [MACHINE METRIC]
     mkdir -p "$1"
@@ -177,6 +178,13 @@ expect 0 '' score --part counters
 rm t/build/gate-score/results.csv
 expect 0 '' score --part stored --sessions 5 slow-
 [[ ! -e t/build/gate-score/results.csv ]] || fail "sessions judge suite kernels: $(cat t/build/gate-score/results.csv)"
+# Only the candidate's run, of three processes, has control cases, as it has when bench makes it.
+grep -q '^yes' t/controls && fail "a run that no times judge has control cases: $(grep '^yes' t/controls)"
+expect 0 '' score --part stored --sessions 5 same-program
+[[ $(grep -c '^yes' t/controls) -eq 2 && $(grep -c '^yes run .*--processes 3 ' t/controls) -eq 2 ]] ||
+    fail "not the candidate's run of each round has control cases: $(grep '^yes' t/controls)"
+[[ $(grep -c '^no run .*--processes 6 ' t/controls) -eq 2 ]] || fail "not two confirmations: $(cat t/controls)"
+rm t/build/gate-score/results.csv
 
 # ---- instructions: one thread and the tests' shapes; the machine is not the one that Valgrind emulates -----------------
 : >t/calls

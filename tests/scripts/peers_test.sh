@@ -127,6 +127,7 @@ expect 0 'no time for round 2 of 3 of qlora' run --processes 3 --limit 0.001 --o
 KEY="throughput/step?batch=1&${axes/seq=/"ranks=2&seq="}"
 : >"$LOG"
 python3 player.py plumb plumb_run.csv 0.01
+sed -n '2,$s/?/?control=second\&/p' plumb_run.csv >more && cat more >>plumb_run.csv # a control case, which is not compared
 expect 0 'rows: g.csv' "$peers/run" --what ranks --ranks 2 --processes 1 --plumb plumb_run.csv --out g.csv
 grep -qE '^torch: .* eager ranks=2 +/ plumb graph +0\.03 +0\.005 ' log || fail 'no ratio of the peer of several ranks'
 [[ $(grep -c -- '-plumb,' g.csv) -eq 5 ]] || fail "not the rows of --plumb"
@@ -134,6 +135,7 @@ KEY="throughput/step?batch=1&$axes"
 
 # ---- the cases of every peer, from the real bench -----------------------------------------------------------
 export PB_BENCH=$bench
+unset PB_CONTROLS
 expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' \
     "$peers/run" --what qlora,backward --device cuda --dry-run
 [[ $(grep -c '^qlora torch: ' log) -eq 16 && $(grep -c '^backward hf: ' log) -eq 8 ]] || fail 'not 8 cases'

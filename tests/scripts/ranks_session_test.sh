@@ -3,7 +3,7 @@
 # which cases it would measure on GPUs; and a session without time. No time is compared with a bound.
 real=$1 source=$2
 . "${0%/*}/../cli.sh"
-unset RANKS DEVICE PROCESSES PB_PEER_PYTHON
+unset RANKS DEVICE PROCESSES PB_PEER_PYTHON PB_CONTROLS
 export TMPDIR=$dir
 mkdir -p build/bin path && ln -s "$real" build/bin/bench
 session() { PATH=$dir/path:$PATH timeout -k 1 200 "$source/scripts/ranks-session" build out "$@"; }
@@ -55,6 +55,7 @@ for mode in eager graph; do
 done
 for n in 2 4 8; do count 22 "comm/all_reduce\?bytes=[0-9]*&dtype=.*&ranks=$n"; done
 count 0 'ranks=16'
+count 0 'control=' # one process of each run
 # The model of a step needs the same step on one rank, so it gets no step with an axis that one rank does not have.
 mapfile -t filters < <(sed -n '/^--filter$/ { n; p }' project)
 while read -r key; do
@@ -64,6 +65,13 @@ while read -r key; do
     [[ $key =~ \&(reduce|shard|ranks=[48])[=\&] ]] || wanted=yes
     [[ $matched == "$wanted" ]] || fail "$key: projected: $matched, want $wanted"
 done < <(grep -oE 'throughput/step[^ ]*&mode=eager&[^ ]*' cases | sort -u)
+
+# ---- on two GPUs, the runs of three processes, which become stored sessions, have control cases -----------------------
+rm cases
+expect 0 'from 1 and 2 ranks' env RANKS=2 PATH="$dir/path:$PATH" "$source/scripts/ranks-session" build out
+count 2 'throughput/.*control=second&.*&mode=graph&.*&ranks=2'
+count 2 'comm/.*control=second'
+count 0 'control=.*mode=eager'
 
 # ---- with peers: PyTorch's collectives next to Plumb's, and its steps next to the measured runs --------------------
 mkdir -p tree/scripts/peers && cp "$source/scripts/ranks-session" tree/scripts

@@ -99,6 +99,7 @@ printf '{"suite": "profile", "machine_id": "cpu-test", "truncated": false}' >run
 ends() { echo 'process,start_utc,seconds,outcome,retry_of,reason' && for p in 0 1 2 3 4; do echo "$p,t,1,${1:-ok},,"; done; }
 ends >run/processes.csv
 sed 's/cpu-test,0,/cpu-test,5,/' run/results.csv | grep 'cpu-test,5,' >more && cat more >>run/results.csv
+sed -n '2s/?/?control=second\&/p' run/results.csv >more && [[ -s more ]] && cat more >>run/results.csv # a control case
 echo '5,t,1,throttled,,load' >>run/processes.csv
 store() { python3 "$source/scripts/store-profile-cost" "$@"; }
 expect 0 '5 processes; 1 that were disturbed are left out' store run stored

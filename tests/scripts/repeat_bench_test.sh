@@ -35,9 +35,10 @@ grep -q 'against 5 sessions' out/run-2.txt || fail "the output of a run is not k
 # A further call continues: it makes the runs that are missing, and one with an alarm is counted.
 answer 3 1 6 "$time_row"
 answer 4 1 7 "$counter_row" "$time_row"
-# Two cases of run 4: 10 and 14 (standard deviation 2.83, mean 12), 20 and 20; a failed one is not read.
+# Two cases of run 4: 10 and 14 (standard deviation 2.83, mean 12), 20 and 20; a failed one and a control case are not read.
 mkdir -p out/run-4
 printf '%s\n' machine_id,process,key,metric,status,value m,0,a,backward_time,ok,10 m,1,a,backward_time,ok,14 \
+    'm,0,backward/step?batch=1&control=second,backward_time,ok,1' 'm,1,backward/step?batch=1&control=second,backward_time,ok,9' \
     m,0,b,backward_time,ok,20 m,1,b,backward_time,ok,20 m,0,b,step_time,ok,7 m,1,b,backward_time,throttled,90 >out/run-4/results.csv
 expect 1 '2 of 4 runs ended with 0; REGRESSED by counters in 1, by times in 2; of 3 runs with five sessions or more, by times in 2' \
     repeat --runs 4 --no-load ./bench out

@@ -95,6 +95,19 @@ static void a_placebo_pair_widens_other_rows(void **state)
     CHECK_NEAR(o.detects_most, t * sqrt(2 * (p2 + c2)), 1e-9);
 }
 
+/* A case and its copy (a control case, ln ratio 0.6) widen the bound of that case: it is their noise, not a change. */
+static void a_copy_of_a_case_widens_its_row(void **state)
+{
+    const made rows[] = {
+        {STEP("1", "sync"), "backward_time", "s", {1, exp(0.1), exp(0.2)}},
+        {STEP("1&control=second", "sync"), "backward_time", "s", {exp(0.6), exp(0.7), exp(0.8)}},
+    };
+    (void)state;
+    const pb_outlook o = outlook_of(folder, rows, 2);
+    assert_int_equal(o.rows, 1);
+    CHECK_NEAR(o.detects_least, pb_t_quantile(0.01, 6) * sqrt(2 * (0.6 * 0.6 / 2 + 0.0025)), 1e-9);
+}
+
 static void a_run_without_times_says_nothing(void **state)
 {
     const made rows[] = {{STEP("1", "sync"), "peak_memory", "B", {1, 2, 3}}};
@@ -159,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spread_and_bound_follow_the_formulas),
         cmocka_unit_test(a_placebo_pair_widens_other_rows),
+        cmocka_unit_test(a_copy_of_a_case_widens_its_row),
         cmocka_unit_test(a_run_without_times_says_nothing),
         cmocka_unit_test(a_run_without_gating_rows_judges_its_times),
         cmocka_unit_test(a_first_run_prints_its_outlook),

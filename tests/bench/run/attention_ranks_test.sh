@@ -10,7 +10,7 @@ measure() { # measure DIR CODE TEXT ARG...
 }
 want() { # want DIR COUNT REGEX: so many rows of the first process must match
     local n
-    n=$(grep -E ',0,attention/' "$1/results.csv" | grep -v 'control=' | grep -cE -e "$3")
+    n=$(grep -E ',0,attention/' "$1/results.csv" | grep -cE -e "$3")
     [[ $n -eq $2 ]] || fail "$1: $n rows match '$3', want $2: $(cut -d, -f4-12 "$1/results.csv")"
 }
 

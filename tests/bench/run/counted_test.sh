@@ -7,6 +7,7 @@ bench=$1
 table "$bench" run --device cpu --no-compare --out none <<'EOT'
 --suite kernels --counters NOPE                       | 2 | there is no metric group 'NOPE'; there are CACHE, CPU, L2
 --suite kernels --counters MEM                        | 2 | this group is for the chip GH100, and the run is on cpu
+--suite kernels --counters TIMELINE --device cuda     | 2 | --counters TIMELINE: this group is sampled over time, not counted
 --suite kernels --counters SYSTEM --device cuda       | 2 | this group is for cpu, and the run is on cuda
 --suite backward --counters SYSTEM                    | 2 | suite backward measures graphs, steps or ranks
 --suite kernels --counters SYSTEM --samples 3         | 2 | --counters excludes --samples: each case is counted in 10 calls

@@ -20,6 +20,7 @@ for trace in prof/traces/*/rank0.json.gz; do
     [[ $key != *mode=eager* ]] || grep -qx '3 phase forward' found || fail "$trace: not a phase in the warm-up and in each sample"
     grep -q ' op attention_bwd$' found || fail "$trace: no op"
 done
+PB_CONTROLS='' expect 0 'no control cases' "$bench" --suite throughput "${tiny[@]}" --profile-out none --dry-run
 grep -q '"name": "throughput/step?' prof/ranks/rank0.json || fail 'the windows have no names'
 expect 0 'attention_bwd' "$bench" analyze prof
 # suite backward times two phases, and suite kernels single ops

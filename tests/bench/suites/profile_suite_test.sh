@@ -14,6 +14,7 @@ for level in off nvtx ring; do
     done
 done
 [[ $(grep -c 'level=activity&mode=eager.*,outcome,.*,unsupported,.*need --device cuda' p/results.csv) -eq 2 ]] || fail 'activity has a figure, or no reason'
+[[ $(grep -c 'level=attached&mode=.*,outcome,.*,unsupported,.*need --device cuda' p/results.csv) -eq 4 ]] || fail 'attached has a figure, or no reason'
 [[ $(grep -c 'level=nodes&mode=graph.*,outcome,.*,unsupported,.*need --device cuda' p/results.csv) -eq 2 ]] || fail 'nodes has a figure, or no reason'
 grep 'level=ring&mode=.*,step_time,' p/results.csv | grep -qv ',"\{0,1\}[1-9][0-9]* ranges, 0 records of the GPU' && fail 'level ring does not say what was recorded'
 grep -E 'level=(off|nvtx)&mode=.*,step_time,' p/results.csv | grep -q ' ranges' && fail 'a level without a ring recorded ranges'
@@ -23,8 +24,8 @@ grep -E 'level=(off|nvtx)&mode=.*,step_time,' p/results.csv | grep -q ' ranges' 
 [[ $(awk -F, '$5 ~ /^requirement\// { print $5 }' r/results.csv | sort | uniq -c | tr -s ' ' | tr '\n' ';') == \
     ' 2 requirement/NVTX-RANGE; 2 requirement/RANGE-RING-CLOCK; 2 requirement/RANGE-RING-TSC;' ]] || fail 'requirements'
 
-# ---- control cases, which a run has if they add little to its time, judge no requirement ------------------------------------------
-expect 0 results "$bench" "${run[@]}" --grid full --filter '*/step?batch=1&*&seq=32&*' --filter '*/range?*' -n 1 --out c
+# ---- control cases judge no requirement ---------------------------------------------------------------------------------------
+PB_CONTROLS='' expect 0 results "$bench" "${run[@]}" --grid full --filter '*/step?batch=1&*&seq=32&*' --filter '*/range?*' -n 1 --out c
 [[ $(grep -cE 'profile/range.control=(first|second)&level=(off|nvtx),range_time,.*,ok,' c/results.csv) -eq 4 ]] || fail "control cases: $(grep -c control c/results.csv)"
 [[ $(grep -c '^2,.*,requirement/NVTX-RANGE,' c/results.csv) -eq 1 ]] || fail "requirements: $(grep requirement/ c/results.csv)"
 
@@ -39,7 +40,7 @@ grep -q 'range?level=off,outcome,.*,unsupported,a profiler is attached' tool/res
 
 # ---- cases that cannot be ----------------------------------------------------------------------------------------------------------
 table "$bench" <<'T'
---suite profile --level loud                        | 2 | level=loud: need off, nvtx, ring, activity, graphs or nodes
+--suite profile --level loud                        | 2 | level=loud: need off, nvtx, attached, ring, activity, graphs or nodes
 --suite profile step --level nodes --mode eager     | 2 | only mode=graph has graphs
 --suite profile step --level activity --mode graph  | 2 | level=activity is that of an eager step
 --suite profile range --level ring --clock sun      | 2 | clock=sun: need tsc or gettime
