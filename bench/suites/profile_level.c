@@ -16,7 +16,8 @@ pb_status pb_level_find(const char *name, pb_level *out)
 {
     int i = 0;
     while (i < PB_LEVELS && strcmp(names[i], name) != 0) i++;
-    if (i == PB_LEVELS) return pb_fail(PB_EINVAL, "level=%.40s: need off, nvtx, ring, activity, graphs or nodes", name);
+    if (i == PB_LEVELS)
+        return pb_fail(PB_EINVAL, "level=%.40s: need off, nvtx, attached, ring, activity, graphs or nodes", name);
     *out = (pb_level)i;
     return PB_OK;
 }
@@ -25,11 +26,16 @@ static bool records_gpu(pb_level level) { return level > PB_LEVEL_ring; }
 
 static pb_status begin_ring(bool no_tsc) { return pb_ring_start(&(pb_ring_options){.no_tsc = no_tsc}); }
 
-static pb_status begin_gpu(const pb_ctx *ctx, pb_level level, bool no_tsc)
+static pb_status attach(const pb_ctx *ctx, pb_level level)
 {
     if (ctx->id == PB_CPU)
-        return pb_fail(PB_EUNSUPPORTED, "level=%s records what a GPU does: need --device cuda", names[level]);
-    PB_TRY(pb_gpu_open(0, level == PB_LEVEL_graphs ? PB_GPU_GRAPHS_GRAPH : PB_GPU_GRAPHS_NODE));
+        return pb_fail(PB_EUNSUPPORTED, "level=%s is about what a GPU does: need --device cuda", names[level]);
+    return pb_gpu_open(0, level == PB_LEVEL_graphs ? PB_GPU_GRAPHS_GRAPH : PB_GPU_GRAPHS_NODE);
+}
+
+static pb_status begin_gpu(const pb_ctx *ctx, pb_level level, bool no_tsc)
+{
+    PB_TRY(attach(ctx, level));
     PB_TRY(begin_ring(no_tsc));
     return pb_gpu_begin();
 }
@@ -40,6 +46,7 @@ pb_status pb_level_begin(pb_ctx *ctx, pb_level level, bool no_tsc, pb_levelled *
     if (pb_ranges_on) return pb_fail(PB_EUNSUPPORTED, "a profiler is attached to this process");
     if (level == PB_LEVEL_nvtx && !pb_ranges_call_nvtx(true))
         return pb_fail(PB_EUNSUPPORTED, "level=nvtx: this build has no NVTX; its headers come with CUDA");
+    if (level == PB_LEVEL_attached) return attach(ctx, level);
     if (level == PB_LEVEL_ring) return begin_ring(no_tsc);
     return records_gpu(level) ? begin_gpu(ctx, level, no_tsc) : PB_OK;
 }

@@ -10,6 +10,7 @@
 #define PB_LEVEL_MAP(X)                                                                                                \
     X(off, "a range tests a flag: what every other run does")                                                          \
     X(nvtx, "a range calls NVTX, and no tool is attached")                                                             \
+    X(attached, "CUPTI is attached and no window is open: what a job waits with for --profile-on-demand")              \
     X(ring, "a range is written into the ring of its thread: what train --profile-ranks does on a CPU")                \
     X(activity, "ring, and CUPTI records the kernels, copies and host calls of an eager step")                         \
     X(graphs, "ring, and CUPTI records each replayed graph as a whole")                                                \
