@@ -12,7 +12,7 @@
 
 #include "trace/gpu_samples.h"
 
-/* Samples that a data image holds, and the longest time between two decodings. A decoding takes about 8 ms of a CPU with
+/* Samples of a data image, and the longest time between two decodings. A decoding takes about 8 ms of a CPU with
  * 12 events even if it finds no sample (on one H200), so it waits until a quarter of the image can be filled; a full
  * image may lose samples, so three quarters are left for a thread that runs late. DRAINS: most decodings after the end
  * of a window. BUFFER: bytes of the GPU's memory for samples that are not decoded yet. */

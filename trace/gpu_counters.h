@@ -1,7 +1,7 @@
 /* gpu_counters.h - counts hardware events of a GPU by CUPTI's range profiler.
  *
- * Either of each kernel of a call, by kernel replay: while it counts, CUPTI runs each kernel as often as the events need
- * passes, one kernel at a time, and restores its memory in between.
+ * Either of each kernel of a call, by kernel replay: while it counts, CUPTI runs each kernel as often as the events
+ * need passes, one kernel at a time, and restores its memory in between.
  *
  *     PB_TRY(pb_gpu_counters_open(&group, &c));
  *     PB_TRY(pb_gpu_counters_begin(c));
@@ -12,8 +12,8 @@
  * Kernels that wait for other kernels or ranks would hang, so the process must be alone. Copies and fills that are not
  * kernels are not counted. A recorded graph is not replayed kernel by kernel: only eager calls can be counted.
  *
- * Or of ranges of work that runs once, such as a step of training, for groups of one pass: nothing is replayed, so other
- * ranks may take part, kernels may overlap, and a range may hold launches of recorded graphs.
+ * Or of ranges of work that runs once, such as a step of training, for groups of one pass: nothing is replayed, so
+ * other ranks may take part, kernels may overlap, and a range may hold launches of recorded graphs.
  *
  *     PB_TRY(pb_gpu_counters_open_ranges(&group, most, &c));
  *     PB_TRY(pb_gpu_counters_begin(c));

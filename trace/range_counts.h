@@ -1,5 +1,5 @@
-/* range_counts.h - counts hardware events of a GPU in the ranges of one kind (profiles/ranges.h) of work that runs once,
- * such as a step of training.
+/* range_counts.h - counts hardware events of a GPU in the ranges of one kind (profiles/ranges.h) of work that runs
+ * once, such as a step of training.
  *
  *     PB_TRY(pb_range_counts_open(&group, PB_RANGE_phase, &c));
  *     PB_TRY(pb_range_counts_begin(c));

@@ -21,8 +21,8 @@
  *     KIND begin duration name ...             an event of the GPU, in CUPTI's order: kernel, copy, set, call, sync, overhead or graph
  *     end LINES                                lines before this one, the last of the file
  *
- * The fields that end the lines of ranges and events are listed in records_fields.h. Names of hosts are not stored. A file
- * has `sampled` and `sample` lines only if hardware counters were sampled. */
+ * The fields that end the lines of ranges and events are listed in records_fields.h. Names of hosts are not stored. A
+ * file has `sampled` and `sample` lines only if hardware counters were sampled. */
 #ifndef PB_TRACE_RECORDS_H
 #define PB_TRACE_RECORDS_H
 #include "trace/chrome.h"

@@ -5,8 +5,8 @@
  *
  * GROUP or GROUP:step counts each step as a whole, also while it is a replayed graph. GROUP:phase and GROUP:op count
  * its phases or ops; a replayed graph has no ranges of these, so all ranks run such a step eagerly, even with --mode
- * graph, and column `mode` says so; with --deterministic the results of the step are bitwise identical. Its step_time in the
- * log contains the waits of counting. */
+ * graph, and column `mode` says so; with --deterministic the results of the step are bitwise identical. Its step_time
+ * in the log contains the waits of counting. */
 #ifndef PB_STEP_COUNTERS_H
 #define PB_STEP_COUNTERS_H
 #include "trace/range_counts.h"

@@ -14,8 +14,8 @@ typedef struct pb_step_files {
     int n;
 } pb_step_files;
 
-/* Lists the files of RUN/SUB. EINVAL: RUN/SUB has no such file, and the message ends with `advice`; or the path is too long. Free
- * with pb_step_files_free(). */
+/* Lists the files of RUN/SUB. EINVAL: RUN/SUB has no such file, and the message ends with `advice`; or the path is too
+ * long. Free with pb_step_files_free(). */
 pb_status pb_step_files_list(const char *run, const char *sub, const char *advice, pb_step_files *out);
 /* The path of file number i. */
 void pb_step_files_path(const pb_step_files *f, int i, char path[PB_STEP_PATH]);

@@ -7,9 +7,9 @@
  * the same work, on machines whose machine_id begins with `on`. first "": the case without the axis; it is in such a
  * pair only if it has no copy control=first.
  *
- * Control cases (bench/suites/controls.h) are copies of a case. Two copies are a pair; one copy is a pair with the case
- * itself. Eager and graph run the same calls on a CPU, where a graph is a list of calls. A case may be in a pair of each
- * kind, and all of them count. A copy is in no pair with another case. */
+ * Control cases (bench/suites/controls.h) are copies of a case. Two copies are a pair; one copy is a pair with the
+ * case itself. Eager and graph run the same calls on a CPU, where a graph is a list of calls. A case may be in a pair
+ * of each kind, and all of them count. A copy is in no pair with another case. */
 #define PB_PLACEBO_MAP(X)                                                                                              \
     X(PB_CONTROL_AXIS, PB_CONTROL_FIRST, PB_CONTROL_SECOND, "")                                                        \
     X(PB_CONTROL_AXIS, "", PB_CONTROL_SECOND, "")                                                                      \
@@ -22,9 +22,9 @@ typedef struct pb_placebo {
 /* Lists the placebo pairs in the series of a key's suite that have this metric, both with a positive value and status
  * ok. Returns their number, at most max. */
 int pb_placebo_pairs(const pb_series_set *set, const char *key, const char *metric, pb_placebo *out, int max);
-/* Writes ln(first) - ln(second) of the pairs that a change of the case `key` leaves as they are, so that the change does
- * not widen the bound of its own row. Left out are pairs of two cases, such as eager and graph, one of which is `key`:
- * if only the eager step became slower, the two differ by that. Two measurements of one case stay, also where the case
- * is `key`: it is as slow in both, so their difference is the noise alone. Returns the number of differences. */
+/* Writes ln(first) - ln(second) of the pairs that a change of the case `key` leaves as they are, so that the change
+ * does not widen the bound of its own row. Left out are pairs of two cases, such as eager and graph, one of which is
+ * `key`: if only the eager step became slower, the two differ by that. Two measurements of one case stay, also where
+ * the case is `key`: it is as slow in both, so their difference is noise alone. Returns the number of differences. */
 int pb_placebo_differences(const pb_placebo *pair, int n, const char *key, double *out);
 #endif

@@ -28,8 +28,8 @@ typedef struct pb_requirement {
 extern const pb_requirement pb_requirements[]; /* terminated by id NULL */
 
 /* Emits one row: the value `figure` of requirement `id`, under a key with these axes. While a control case is measured
- * (pb_emitter.control) it emits none: the case itself has the row. applies: false makes the row unsupported. how: text for the row's note. EINVAL: requirements.def has no requirement `id`. EIO: the row cannot be
- * written. */
+ * (pb_emitter.control) it emits none: the case itself has the row. applies: false makes the row unsupported. how: text
+ * for the row's note. EINVAL: requirements.def has no requirement `id`. EIO: the row cannot be written. */
 pb_status pb_requirement_emit(pb_emitter *emitter, const char *id, const pb_axis *axes, int n, double figure,
                               bool applies, const char *how);
 

@@ -23,6 +23,6 @@ enum { PB_CONTROL_CASES = 2 };
  * copies. A case whose key has no room for the axis gets no copy. ENOMEM. */
 pb_status pb_controls_add(pb_plan *p);
 /* Writes one line: how many control cases the plan has, how often they are measured, and by how much they make the run
- * longer if that is more than PB_CONTROL_SHARE; or why it has none. "": the suite has none, or they are switched off. */
+ * longer if that is more than PB_CONTROL_SHARE; or why it has none. "": the suite has none, or they are off. */
 void pb_controls_text(const pb_plan *p, char *out, size_t n);
 #endif

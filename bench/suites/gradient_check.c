@@ -88,8 +88,8 @@ static void add_piece(const float *a, const float *b, size_t n, sums *total)
     }
 }
 
-/* Adds the differences between one tensor's gradient and another, which is `other`, on the device, or else `copy`. room:
- * two pieces. */
+/* Adds the differences between one tensor's gradient and another, which is `other`, on the device, or else `copy`.
+ * room: two pieces. */
 static pb_status add_tensor(pb_ctx *ctx, const pb_param *p, const float *other, const float *copy, float *room,
                             size_t piece, sums *total)
 {

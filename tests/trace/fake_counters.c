@@ -1,7 +1,7 @@
 /* fake_counters.c - the range profiler of the fake libcupti (fake_cupti.c). Each call of two kernels is two ranges;
- * event k has the counts 100 + k and 200 + k in them. Ranges that are pushed are reported in reverse, so that only their
- * names say which is which: event k of the one with the name N has the count 1000 * N + k. A call in a wrong order
- * fails. PB_FAKE_CUPTI refuses:
+ * event k has the counts 100 + k and 200 + k in them. Ranges that are pushed are reported in reverse, so that only
+ * their names say which is which: event k of the one with the name N has the count 1000 * N + k. A call in a wrong
+ * order fails. PB_FAKE_CUPTI refuses:
  *     held      another tool holds the counters
  *     denied    only administrators may count; said when counting starts, as some drivers do
  *     virtual   a virtual GPU

@@ -69,8 +69,8 @@ static void differences_are_those_of_plain_loops(void **state)
     pb_trainer_close(a), pb_trainer_close(b);
 }
 
-/* One value that is larger, and one that is NaN, each at every place of the list: the first and last of the gradients, the
- * last of a block, and the first and last of a piece. */
+/* One value that is larger, and one that is NaN, each at every place of the list: the first and last of the gradients,
+ * the last of a block, and the first and last of a piece. */
 static void every_value_counts(void **state)
 {
     pb_trainer *t = open_trainer(*state);
