@@ -17,7 +17,7 @@ static bool switched_off(const pb_plan *p)
 /* Writes the expected seconds of every case of the plan to seconds[p->n], because an estimate may take milliseconds. */
 static pb_status expect(const pb_plan *p, double **seconds)
 {
-    *seconds = malloc((size_t)(p->n + 1) * sizeof **seconds);
+    *seconds = calloc((size_t)p->n + 1, sizeof **seconds);
     if (!*seconds) return pb_fail(PB_ENOMEM, "no memory for %d cases", p->n);
     for (int i = 0; i < p->n; i++) (*seconds)[i] = pb_plan_expect(p, &p->cases[i]);
     return PB_OK;
