@@ -314,8 +314,9 @@ pb_status pb_train_run(const pb_train_options *o)
         if (s == PB_OK) s = blame_machine(pb_job_explain_lost_device(&r.j, steps(&r)));
         pb_watchdog_stop(&r.watchdog);
     }
-    const pb_status counted = pb_step_counters_close(&r.counters);
-    if (s == PB_OK) s = counted;
+    const bool trained = s == PB_OK;
+    s = pb_step_counters_close(&r.counters, s);
+    if (trained) s = blame_machine(s);
     const pb_status profiled = pb_profiling_close(&r.profiling), closed = pb_log_close(&r.log);
     if (s == PB_OK) s = blame_machine(profiled != PB_OK ? profiled : closed);
     if (r.j.trainer) pb_graphs_free(&r.graphs, &r.j.ctx);

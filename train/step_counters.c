@@ -132,9 +132,9 @@ pb_status pb_step_counters_end(pb_step_counters *c, const pb_job *j, long number
     return keep(c, s);
 }
 
-pb_status pb_step_counters_close(pb_step_counters *c)
+pb_status pb_step_counters_close(pb_step_counters *c, pb_status s)
 {
-    const pb_status s = c->status == PB_OK ? PB_OK : pb_fail(c->status, "%s", c->why);
+    if (s == PB_OK && c->status != PB_OK) s = pb_fail(c->status, "%s", c->why);
     pb_range_counts_close(c->counts);
     *c = (pb_step_counters){0};
     return s;

@@ -35,6 +35,7 @@ pb_status pb_step_counters_open(const pb_job *j, const pb_profiling *p, pb_step_
  * again. */
 pb_status pb_step_counters_begin(pb_step_counters *c, const pb_job *j, const pb_profiling *p, bool *eager);
 pb_status pb_step_counters_end(pb_step_counters *c, const pb_job *j, long number);
-/* Returns the first failure. {0} is allowed. */
-pb_status pb_step_counters_close(pb_step_counters *c);
+/* Returns s, the status of the run, if it is a failure, whose message then stays; else the first failure to count. {0} is
+ * allowed. */
+pb_status pb_step_counters_close(pb_step_counters *c, pb_status s);
 #endif
