@@ -328,7 +328,7 @@ def profile_cost(s):
                     rows.append([a["level"], what + of, si(r.get(key, metric), "s"), *cells])
         n = r.count[key_of("profile/step", steps[0]), "step_time"]
         texts.append(
-            f"{file_of(r)}, {n_ranks[1] + ' ranks, ' if n_ranks else ''}median of {n} process numbers. The range from "
+            f"{file_of(r)}, {n_ranks[1] + ' ranks, ' if n_ranks else ''}median over {n} processes. The range from "
             "the least to the largest ratio contains the median ratio with a probability of "
             f"{100 * (1 - 0.5 ** (n - 1)):.1f} %.\n\n"
             + table(["level", "clock or step", "a range, or a step", "over level off", "least to largest"], rows)

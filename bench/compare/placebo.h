@@ -4,8 +4,8 @@
 #include "bench/rows/rows.h"
 
 /* X(axis, first, second, on): two cases whose keys differ only in that one has axis=first and the other axis=second do
- * the same work, on machines whose machine_id begins with `on`. first "": the case without the axis; it is in such a
- * pair only if it has no copy control=first.
+ * the same work, on machines whose machine_id begins with `on`. first "": the case itself,
+ * which is in such a pair only if the run has no copy of it with control=first.
  *
  * Control cases (bench/suites/controls.h) are copies of a case. Two copies are a pair; one copy is a pair with the
  * case itself. Eager and graph run the same calls on a CPU, where a graph is a list of calls. A case may be in a pair

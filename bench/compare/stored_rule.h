@@ -11,9 +11,9 @@
  *   d        y - mean over hosts of the mean of their x_k        the change; positive: the candidate is worse
  *   kappa_L  variance of the median of L normal values [1]       0.449 for 3 processes, 0.215 for 6
  *   w2       mean over rows of kappa_L * var(processes)          noise of a value, from the processes of this run
- *   p2       mean over placebo pairs of (ln a - ln b)^2 / 2      the same, from two measurements of the same work,
- *                                                               unless a change of this row alone would widen it
- *                                                               (placebo.h)
+ *   p2       mean over placebo pairs of (ln a - ln b)^2 / 2      the same, from two measurements of the same work;
+ *                                                               pairs that a change of this row alone would widen
+ *                                                               are left out (placebo.h)
  *   u2       max(w2, p2)
  *   c2       0.05^2, or 0.01^2 on a host of one's own            prior: what all rows of a session share
  *   v        variance of x_k inside the hosts, f = K - H         what the sessions of this row show
