@@ -39,7 +39,7 @@ struct pb_gpu_sampler {
     bool dead;             /* decoding has ended for this window: CUPTI failed, or the GPU's buffer overflowed */
     bool first;            /* the next sample is the first one, which is discarded */
     int64_t begun_ns, ended_ns, last_ns; /* when sampling was started and stopped; the end of the last sample */
-    size_t most, n, lost, overflows;
+    size_t most, n, lost, partial, overflows;
     pb_gpu_sample *sample; /* [most] */
     double *value;         /* [most][host.group.events] */
     double decode_s;
@@ -149,7 +149,8 @@ static pb_status enable(pb_gpu_sampler *s)
     how.hardwareBufferSize = BUFFER;
     how.samplingInterval = 1000ULL * (unsigned)s->interval_us;
     how.triggerMode = CUPTI_PM_SAMPLING_TRIGGER_MODE_GPU_TIME_INTERVAL;
-    how.hwBufferAppendMode = CUPTI_PM_SAMPLING_HARDWARE_BUFFER_APPEND_MODE_KEEP_LATEST;
+    how.hwBufferAppendMode =
+        CUPTI_PM_SAMPLING_HARDWARE_BUFFER_APPEND_MODE_KEEP_OLDEST; /* the only mode that reports an overflow */
     SAMPLE_TRY(cuptiPmSamplingSetConfig, &how);
     return make_image(s);
 }
@@ -210,6 +211,7 @@ static pb_status take_all(pb_gpu_sampler *s)
     info.pCounterDataImage = s->data;
     info.counterDataImageSize = s->data_bytes;
     SAMPLE_TRY(cuptiPmSamplingGetCounterDataInfo, &info);
+    s->partial += info.numPopulatedSamples - info.numCompletedSamples;
     for (size_t i = 0; i < info.numCompletedSamples; i++) PB_TRY(take(s, i));
     return empty_image(s);
 }
@@ -299,7 +301,7 @@ pb_status pb_gpu_sampler_begin(pb_gpu_sampler *s)
     const bool again = s->object != NULL;
     s->stopped = s->dead = false;
     s->first = true;
-    s->n = s->lost = s->overflows = 0;
+    s->n = s->lost = s->partial = s->overflows = 0;
     s->last_ns = 0;
     s->status = PB_OK;
     atomic_store(&s->stopping, false);
@@ -374,6 +376,7 @@ pb_status pb_gpu_sampler_read(pb_gpu_sampler *s, int64_t begin_ns, int64_t end_n
                             .metrics = g->metrics,
                             .n = s->n,
                             .lost = s->lost,
+                            .partial = s->partial,
                             .overflows = s->overflows,
                             .decode_s = s->decode_s};
     for (int m = 0; m < g->metrics; m++) {

@@ -46,7 +46,9 @@ pb_status pb_gpu_samples_fit(pb_gpu_samples *s, const pb_sampled_span *span)
     s->n = kept;
     if (!s->outside) count_ends(s, span);
     if (!kept && !s->outside && s->lost)
-        return pb_fail(PB_EDEVICE, "counters: the GPU completed none of the %zu samples of the window", s->lost);
+        return pb_fail(PB_EDEVICE,
+                       "counters: the GPU completed none of the %zu samples of the window (CUPTI had begun %zu)",
+                       s->lost, s->partial);
     if (kept || !s->outside) return PB_OK;
     return pb_fail(
         PB_EDEVICE,

@@ -16,9 +16,8 @@
  * and shortly after, a thread of the sampler decodes what the GPU's buffer holds, every 100 ms or more often. Any one
  * thread may call read after end, and must have returned from it before the next begin or close.
  *
- * Clock. CUPTI converts the GPU's times of samples to its clock in the way in which it converts those of activity
- * records (NVIDIA, quoted in pull request 1526 of pytorch/kineto), which are CLOCK_REALTIME here. As a check, read
- * counts the samples outside the window. */
+ * Clock. Times of samples are taken to have the clock of activity records, CLOCK_REALTIME. No GPU has confirmed it
+ * here, so read counts the samples outside the window. */
 #ifndef PB_TRACE_GPU_SAMPLES_H
 #define PB_TRACE_GPU_SAMPLES_H
 #include <stdbool.h>
@@ -50,6 +49,7 @@ typedef struct pb_gpu_samples {
     double *value;         /* [n][metrics]; NAN: no value */
     size_t n;
     size_t lost;      /* samples that are missing between the first and the last moment of sampling */
+    size_t partial;   /* samples that CUPTI had begun and not completed when they were decoded; not in records */
     size_t outside;   /* samples that are left out, because they are not of the window */
     size_t overflows; /* how often CUPTI said that the GPU's buffer was full, so that samples were lost */
     double decode_s;  /* CPU seconds of the thread that decoded */

@@ -118,7 +118,7 @@ pb_status pb_range_counts_end(pb_range_counts *c)
     pb_ranges_hook(NULL);
     keep(c, pb_gpu_counters_end_ranges(c->counters, c->status == PB_OK ? c->values : NULL, c->n));
     if (c->status == PB_OK && !c->n)
-        keep(c, pb_fail(PB_EINVAL, "counters: the step had no range of kind %s", pb_range_kinds[c->kind]));
+        keep(c, pb_fail(PB_EDEVICE, "counters: the step had no range of kind %s", pb_range_kinds[c->kind]));
     if (c->status == PB_OK) return PB_OK;
     c->n = 0;
     return pb_fail(c->status, "%s", c->why);

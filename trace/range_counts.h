@@ -27,7 +27,8 @@ void pb_range_counts_close(pb_range_counts *c); /* NULL: does nothing */
 
 /* Counts the ranges that this thread begins from now on. Nothing is counted after an error. */
 pb_status pb_range_counts_begin(pb_range_counts *c);
-/* Ends counting. After an error, of this call or of a range, there are no counts; the message is that of the first. */
+/* Ends counting. After an error, of this call or of a range, there are no counts; the message is that of the first.
+ * EDEVICE also: no range of the kind was begun. */
 pb_status pb_range_counts_end(pb_range_counts *c);
 /* Gives the counters back until the next begin, so that other tools may use them. */
 void pb_range_counts_release(pb_range_counts *c);

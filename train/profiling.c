@@ -107,6 +107,8 @@ pb_status pb_profiling_open(const pb_job *j, pb_profiling *out)
         return pb_fail(PB_EINVAL, "--profile-on-demand needs --profile-ranks, such as --profile-ranks auto");
     if (!ranks && j->o->profile_sampling)
         return pb_fail(PB_EINVAL, "--profile-sampling needs --profile-ranks, such as --profile-ranks auto");
+    if (!j->o->profile_on_demand && strcmp(j->o->profile_attach, "window") == 0)
+        return pb_fail(PB_EINVAL, "--profile-attach window needs --profile-on-demand");
     if (!ranks) return PB_OK;
     PB_TRY(pb_clocks_open(j->o->world, &out->clocks));
     PB_TRY(pb_job_agree(j, "the profile", open_profile(j, ranks, out, why)));

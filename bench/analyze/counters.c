@@ -71,6 +71,9 @@ static pb_status add_line(counts *c, const char *path, char *line)
     counted *x = good ? find(c, field[3], field[4], field[6]) : NULL;
     if (good && !x) return pb_fail(PB_ENOMEM, "%s: no memory to analyze it", path);
     if (good) x->calls++;
+    if (good && strcmp(field[3], c->of[0].mode) != 0)
+        return pb_fail(PB_EINVAL, "%s: its steps ran in mode %s, and those before it in mode %s", path, field[3],
+                       c->of[0].mode);
     for (int i = 0; good && i < c->group.events + 2; i++) {
         good = number(field[FIXED - 2 + i], &v);
         if (good) *(i == 0 ? &x->flops : i == 1 ? &x->bytes : &x->events[i - 2]) += v;

@@ -10,7 +10,7 @@
  *     both in the counted time, and the share of the ceilings (ceilings.h): by the model's FLOPs and bytes, and by its
  *     FLOPs and the counted bytes. Only if the group has the metrics counted_time and dram_bytes.
  * ceilings: a run with the machine's ceilings; NULL: none, and the shares are empty. PB_EXIT_OK: printed.
- * PB_EXIT_USAGE: no such files, one is not such a table or of another group than the first, the group is not among
- * those of this program or has other events, or the ceilings cannot be used. */
+ * PB_EXIT_USAGE: no such files, one is not such a table, or of another group or mode than the first, the group is not
+ * among those of this program or has other events, or the ceilings cannot be used. */
 pb_exit pb_analyze_counters(const char *folder, const char *ceilings, pb_analyze_format format, FILE *out);
 #endif

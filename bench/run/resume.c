@@ -124,6 +124,6 @@ pb_status pb_resume_check(const pb_resumed *r, const pb_plan *plan, const char *
     const bool same = order && json_equal(order, json_object_get(r->about, "order"));
     json_decref(order);
     return same ? PB_OK
-                : pb_fail(PB_EINVAL, "--resume %.200s: its cases differ from those that this program would measure",
+                : pb_fail(PB_EINVAL, "--resume %.200s: its cases differ from this program's (PB_CONTROLS counts, too)",
                           dir);
 }

@@ -35,7 +35,7 @@ expect 0 '1,0,MEM,eager,step,,train_step,,400,40,0,1,2' "$program" steps "$group
 expect 0 '2,0,MEM,eager,phase,backward,backward,,100,10,1000,1001,1002' "$program" steps "$groups/MEM.txt" phase
 expect 0 '1,0,MEM,eager,op,forward,attention,1,100,10,1000,1001,1002,1000,1001,2001,' "$program" steps "$groups/MEM.txt" op
 [[ $(wc -l <log) -eq 9 ]] || fail 'ops: the op inside another one is counted, or one is missing'
-expect 3 'invalid: counters: the step had no range of kind suite' "$program" steps "$groups/MEM.txt" suite
+expect 3 'device: counters: the step had no range of kind suite' "$program" steps "$groups/MEM.txt" suite
 PB_FAKE_CUPTI=fault expect 3 "device: counters: the GPU's work failed" "$program" steps "$groups/MEM.txt" op
 unset PB_FAKE_CUPTI
 PB_FAKE_CUPTI=stray expect 3 'device: counters: CUPTI counted a range that was not pushed: 5' "$program" ranges "$groups/MEM.txt"

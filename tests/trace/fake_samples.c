@@ -22,7 +22,8 @@ enum { CAPACITY = 1024, GAP = 4, THIRD = 3 };
 static const int64_t hour_ns = 3600000000000;
 
 static enum { OFF, ENABLED, CONFIGURED, SIZED, EMPTY, STARTED } state;
-static bool empty; /* the image was initialised after the last decoding */
+static bool keeps_oldest; /* otherwise an overflow is not reported */
+static bool empty;        /* the image was initialised after the last decoding */
 static int64_t interval, next, stopped;
 static int decodings;
 static size_t n;
@@ -72,6 +73,7 @@ CUptiResult cuptiPmSamplingDisable(CUpti_PmSampling_Disable_Params *p)
 CUptiResult cuptiPmSamplingSetConfig(CUpti_PmSampling_SetConfig_Params *p)
 {
     interval = (int64_t)p->samplingInterval;
+    keeps_oldest = p->hwBufferAppendMode == CUPTI_PM_SAMPLING_HARDWARE_BUFFER_APPEND_MODE_KEEP_OLDEST;
     const bool right = p->pConfig && p->configSize && p->hardwareBufferSize &&
                        p->triggerMode == CUPTI_PM_SAMPLING_TRIGGER_MODE_GPU_TIME_INTERVAL;
     return right ? go(ENABLED, CONFIGURED) : CUPTI_ERROR_INVALID_PARAMETER;
@@ -111,7 +113,7 @@ CUptiResult cuptiPmSamplingDecodeData(CUpti_PmSampling_DecodeData_Params *p)
     if (state < EMPTY || !empty) return CUPTI_ERROR_INVALID_OPERATION;
     if (is("broken")) return CUPTI_ERROR_UNKNOWN;
     empty = false;
-    p->overflow = is("overflow") && ++decodings >= THIRD;
+    p->overflow = is("overflow") && keeps_oldest && ++decodings >= THIRD;
     if (p->overflow) return CUPTI_ERROR_OUT_OF_MEMORY;
     for (int64_t i = 0; next + interval <= until && n < CAPACITY; next += interval, i++) {
         if (is("gap") && (next / interval) % GAP == 0) continue;

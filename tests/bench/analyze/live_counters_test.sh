@@ -81,6 +81,10 @@ head -n 1 run/counters/step5-rank0.csv >bad/counters/step1-rank0.csv
 bad 'it has no rows'
 head -c 330 run/counters/step5-rank0.csv >bad/counters/step1-rank0.csv
 bad 'not a table of train --profile-counters'
+mkdir -p mixed/counters
+cp run/counters/step5-rank0.csv mixed/counters/step1-rank0.csv
+sed 's/,eager,/,graph,/' run/counters/step5-rank0.csv >mixed/counters/step2-rank0.csv
+expect 2 'its steps ran in mode graph, and those before it in mode eager' "$bench" analyze counters mixed
 expect 2 'its options are --ceilings-run and --format' "$bench" analyze counters run --timeline page.html
 
 # The option of train, on a CPU.
@@ -94,6 +98,7 @@ ${options[*]} NONE --profile-ranks 0 | 2 | NONE
 ${options[*]} STEP:layer --profile-ranks 0 | 2 | after the colon, give step, phase or op
 ${options[*]} STEP --profile-ranks 0 --profile-on-demand go | 2 | needs a schedule, not --profile-on-demand
 ${options[*]} STEP --profile-ranks 0 --capture-tensors x --capture-gradients | 2 | both change how a step runs
+run --device cpu --model tiny --steps 1 --quiet --profile-ranks 0 --profile-attach window | 2 | --profile-attach window needs --profile-on-demand
 run --device cpu --model tiny --steps 1 --quiet --profile-ranks 0 --profile-sampling TIMELINE | 2 | --profile-sampling samples counters of a GPU
 END
 [[ ! -e profile ]] || fail 'a refused option left a folder'
