@@ -37,6 +37,13 @@ void __wrap_pb_graphs_free(pb_graphs *g, pb_ctx *ctx);
 void __wrap_pb_comm_abort(pb_comm *comm);
 void __wrap_pb_comm_close(pb_comm *comm);
 
+/* This process's rank, by the variables of mpirun or srun; NULL: it was started alone. */
+static const char *own_rank(void)
+{
+    const char *mpirun = getenv("OMPI_COMM_WORLD_RANK");
+    return mpirun ? mpirun : getenv("PMIX_RANK");
+}
+
 /* True if this call, at `here`, is the chosen point, and the chosen strike is a word of `how`; returns it in chosen. */
 static bool is_chosen(const char *here, const char *how, char chosen[8])
 {
@@ -44,7 +51,7 @@ static bool is_chosen(const char *here, const char *how, char chosen[8])
     int rank;
     long long step;
     pb_where at;
-    const char *text = getenv("PB_STRIKE"), *own = getenv("OMPI_COMM_WORLD_RANK");
+    const char *text = getenv("PB_STRIKE"), *own = own_rank();
     if (!text || !own || sscanf(text, "%d %lld %31s %7s", &rank, &step, where, chosen) != 4) return false;
     pb_where_read(&at);
     if (atoi(own) != rank || at.step != step || strcmp(where, here) != 0 || !strstr(how, chosen)) return false;
@@ -99,7 +106,7 @@ pb_status __wrap_pb_comm_perform(pb_comm *c, const pb_comm_call *call)
 static void note(const char *event)
 {
     char path[4096];
-    const char *dir = getenv("TMPDIR"), *own = getenv("OMPI_COMM_WORLD_RANK");
+    const char *dir = getenv("TMPDIR"), *own = own_rank();
     if (!dir || !own) return;
     (void)snprintf(path, sizeof path, "%s/events%s", dir, own);
     FILE *f = fopen(path, "a");

@@ -1,9 +1,9 @@
 #!/bin/bash
-# train_hosts_test.sh TRAIN_STRUCK - four ranks on two hosts, which are network and UTS namespaces of this machine, joined by
+# train_hosts_test.sh TRAIN_STRUCK BENCH - four ranks on two hosts, which are network and UTS namespaces of this machine, joined by
 # a virtual cable: mpirun by itself and the launcher give the log and the weights of one rank; a rank on the other host that
 # is killed or stopped is named with its host, and nothing is left running. Exit code 77, which is a skip, without the
 # privilege to make namespaces.
-train=$1
+train=$1 bench=$2
 . "${0%/*}/../cli.sh"
 export TMPDIR=$dir
 a=plumb-$$-a b=plumb-$$-b near=10.213.77.1 far=10.213.77.2
@@ -57,6 +57,18 @@ for how in alone launched; do
     diff -r one $how >/dev/null || fail "$how: two hosts give other weights"
 done
 none_left 'ended well'
+
+# Traces of both hosts: each rank but 0 asked rank 0 for the time when the window began and when it ended.
+expect 0 '' on "$a" host-a "$train" "${args[@]}" --ranks 4 --profile-ranks all --profile-steps 1:0:1:2 --profile-out profile
+expect 0 'the ends, which clocks that agree show together' "$bench" analyze profile
+grep -qE '^3 +host-b +3-4' log || fail "the traces do not name the other host: $(cat log)"
+for rank in 1 2 3; do
+    for at in begin end; do
+        tr -d ' \n' <profile/manifest.json | grep -qE "\"rank\":$rank,\"first_step\":3,\"at\":\"$at\",\"offset_ns\":-?[0-9]+,\"uncertainty_ns\":[1-9]" ||
+            fail "rank $rank does not know its clock's offset at the $at of the window: $(cat profile/manifest.json)"
+    done
+done
+none_left 'profiled'
 
 for how in ${HOW:-kill stop}; do
     rm -rf ck
