@@ -299,7 +299,7 @@ def sample(s):
     return "\n".join(["```", *(line.rstrip() for line in lines if not line.startswith((" ", "range"))), "```"])
 
 
-LEVELS = ["off", "nvtx", "attached", "ring", "activity", "graphs", "nodes"]
+LEVELS = ["off", "nvtx", "attached", "ring", "activity", "graphs", "nodes", "sampled"]
 
 
 def profile_cost(s):

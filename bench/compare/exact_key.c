@@ -67,13 +67,16 @@ static void of_gpu(const json_t *hard, const json_t *soft, pb_exact_key *out)
     for (char *s = name; *s; s++)
         if (*s == ' ') *s = '_';
     if (!*name) return;
-    char group[64];
+    char group[64], nvcc[64];
     for (int i = 0; i <= PB_EXACT_ON_THREADS; i++)
         snprintf(out->text[i], PB_EXACT_KEY_TEXT, "%.16s %s %lldsm cc=%lld cublaslt=%lld", word(hard, "device"), name,
                  number(hard, "multiprocessors"), number(hard, "capability"), number(soft, "cublaslt"));
     if (*one_word(soft, "counters", group))
         snprintf(out->text[PB_EXACT_ON_GROUP], PB_EXACT_KEY_TEXT, "%.160s counters=%.48s",
                  out->text[PB_EXACT_ON_NOTHING], group);
+    if (*one_word(soft, "nvcc", nvcc))
+        snprintf(out->text[PB_EXACT_ON_NVCC], PB_EXACT_KEY_TEXT, "%.160s nvcc=%.32s", out->text[PB_EXACT_ON_NOTHING],
+                 nvcc);
 }
 
 void pb_exact_key_of(const char *results, const char *machine_id, pb_exact_key *out)

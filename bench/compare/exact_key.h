@@ -11,6 +11,7 @@
  *   build     cpu isa=avx2 openblas=0.3.21 threads=1      none: instructions are counted on a CPU only
  *             libc=2.36 compiler=GNU_12.2.0 flags=1a2b3c4d counter=callgrind-3.19.0
  *   group     none: those of a CPU do not gate            cuda ... cublaslt=130100 counters=L2_of_GH100
+ *   nvcc      none                                        cuda ... cublaslt=130100 nvcc=13.0.88
  *
  * flags is a hash of the compiler's flags; counter is what counted, for perf with the processor's model. Where nothing
  * counted instructions, or no metric group was counted, there is no key of that kind.
@@ -22,7 +23,7 @@
 #define PB_EXACT_KEY_H
 #include "bench/rows/rows.h"
 
-enum { PB_EXACT_KEYS = PB_EXACT_ON_GROUP + 1, PB_EXACT_KEY_TEXT = 240 };
+enum { PB_EXACT_KEYS = PB_EXACT_ON_NVCC + 1, PB_EXACT_KEY_TEXT = 240 };
 
 typedef struct pb_exact_key {
     char text[PB_EXACT_KEYS][PB_EXACT_KEY_TEXT]; /* indexed by pb_exact_depends; "": unknown */

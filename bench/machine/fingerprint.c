@@ -155,6 +155,7 @@ void pb_fingerprint_gpu(json_t *hard, json_t *soft, const pb_device_facts *f)
     put_real(soft, "gpu_memory_clock_hz", f->memory_clock_hz);
     put_int(soft, "gpu_l2", (long)f->l2);
     if (f->blas) put_int(soft, "cublaslt", (long)f->blas);
+    if (*f->compiler) put(soft, "nvcc", f->compiler);
 }
 
 static void put_known(json_t *o, const char *key, double v)

@@ -8,6 +8,7 @@
  *   instructions.h  counts the instructions of a call, by callgrind or by the processor
  *   perf_event.h    opens counters of the processor and of the system
  *   group_counter.h  counts the events of a metric group, on a CPU or a GPU, and emits its metrics
+ *   resources.h   emits the registers that the kernels of a call take
  *   slowdown.h    injects a delay of known size, to test comparisons
  *   time_slice.h  interleaving: two processes measure in alternating time slices */
 #ifndef PB_BENCH_MEASURE_H
@@ -19,6 +20,7 @@
 #include "bench/measure/instructions.h"
 #include "bench/measure/lockstep.h"
 #include "bench/measure/perf_event.h"
+#include "bench/measure/resources.h"
 #include "bench/measure/slowdown.h"
 #include "bench/measure/time_slice.h"
 #include "bench/measure/timing.h"

@@ -22,7 +22,7 @@ static const pb_metric_bound bounds[] = {
 };
 
 enum { fewer, listed, lower };                /* the values of `rule` */
-enum { nothing, isa, threads, build, group }; /* the values of `depends`, in the order of pb_exact_depends */
+enum { nothing, isa, threads, build, group, nvcc }; /* the values of `depends`, in the order of pb_exact_depends */
 static const pb_exact_counter exact[] = {
 #define EXACT(metric, rule, slack, share, depends)                                                                     \
     {#metric, (rule) == listed, (rule) == lower, slack, share, (pb_exact_depends)(depends)},

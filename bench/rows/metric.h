@@ -33,7 +33,8 @@ typedef enum pb_exact_depends {
     PB_EXACT_ON_ISA,
     PB_EXACT_ON_THREADS,
     PB_EXACT_ON_BUILD,
-    PB_EXACT_ON_GROUP
+    PB_EXACT_ON_GROUP,
+    PB_EXACT_ON_NVCC
 } pb_exact_depends;
 typedef struct pb_exact_counter {
     const char *metric;

@@ -5,6 +5,7 @@
 
 #include "profiles/ring.h"
 #include "trace/gpu.h"
+#include "trace/gpu_samples.h"
 
 static const char *const names[PB_LEVELS] = {
 #define X(level, what) #level,
@@ -17,7 +18,7 @@ pb_status pb_level_find(const char *name, pb_level *out)
     int i = 0;
     while (i < PB_LEVELS && strcmp(names[i], name) != 0) i++;
     if (i == PB_LEVELS)
-        return pb_fail(PB_EINVAL, "level=%.40s: need off, nvtx, attached, ring, activity, graphs or nodes", name);
+        return pb_fail(PB_EINVAL, "level=%.40s: need off, nvtx, attached, ring, activity, graphs, nodes or sampled", name);
     *out = (pb_level)i;
     return PB_OK;
 }
@@ -33,11 +34,24 @@ static pb_status attach(const pb_ctx *ctx, pb_level level)
     return pb_gpu_open(0, level == PB_LEVEL_graphs ? PB_GPU_GRAPHS_GRAPH : PB_GPU_GRAPHS_NODE);
 }
 
-static pb_status begin_gpu(const pb_ctx *ctx, pb_level level, bool no_tsc)
+static pb_status begin_sampling(pb_levelled *l)
 {
-    PB_TRY(attach(ctx, level));
-    PB_TRY(begin_ring(no_tsc));
-    return pb_gpu_begin();
+    pb_counter_group g;
+    PB_TRY(pb_group_find("TIMELINE", &g));
+    PB_TRY(pb_gpu_sampler_open(&g, 1000, 0, &l->sampler));
+    return pb_gpu_sampler_begin(l->sampler);
+}
+
+static pb_status begin_gpu(const pb_ctx *ctx, bool no_tsc, pb_levelled *l)
+{
+    PB_TRY(attach(ctx, l->level));
+    pb_status s = l->level == PB_LEVEL_sampled ? begin_sampling(l) : PB_OK;
+    if (s == PB_OK) s = begin_ring(no_tsc);
+    if (s == PB_OK) s = pb_gpu_begin();
+    if (s == PB_OK) return PB_OK;
+    pb_gpu_sampler_close(l->sampler);
+    l->sampler = NULL;
+    return s;
 }
 
 pb_status pb_level_begin(pb_ctx *ctx, pb_level level, bool no_tsc, pb_levelled *out)
@@ -48,7 +62,7 @@ pb_status pb_level_begin(pb_ctx *ctx, pb_level level, bool no_tsc, pb_levelled *
         return pb_fail(PB_EUNSUPPORTED, "level=nvtx: this build has no NVTX; its headers come with CUDA");
     if (level == PB_LEVEL_attached) return attach(ctx, level);
     if (level == PB_LEVEL_ring) return begin_ring(no_tsc);
-    return records_gpu(level) ? begin_gpu(ctx, level, no_tsc) : PB_OK;
+    return records_gpu(level) ? begin_gpu(ctx, no_tsc, out) : PB_OK;
 }
 
 static pb_status end_ring(pb_levelled *l)
@@ -73,6 +87,23 @@ static pb_status end_gpu(pb_levelled *l)
     return l->records ? PB_OK : pb_fail(PB_EWRONG, "level=%s: CUPTI recorded nothing", names[l->level]);
 }
 
+/* Any time may be read: the sampler was on from its begin to its end. */
+static pb_status end_sampling(pb_levelled *l)
+{
+    pb_gpu_samples all;
+    pb_status s = pb_gpu_sampler_end(l->sampler);
+    if (s == PB_OK) {
+        s = pb_gpu_sampler_read(l->sampler, 0, INT64_MAX / 2, &all);
+        l->samples = all.n;
+        l->dropped += all.lost;
+        pb_gpu_samples_free(&all);
+    }
+    pb_gpu_sampler_close(l->sampler);
+    l->sampler = NULL;
+    if (s == PB_OK && !l->samples) s = pb_fail(PB_EWRONG, "level=%s: nothing was sampled", names[l->level]);
+    return s;
+}
+
 pb_status pb_level_end(pb_ctx *ctx, pb_levelled *l)
 {
     pb_status s = pb_sync(ctx);
@@ -80,6 +111,10 @@ pb_status pb_level_end(pb_ctx *ctx, pb_levelled *l)
     if (s == PB_OK && l->level < PB_LEVEL_ring && pb_ranges_on)
         s = pb_fail(PB_EWRONG, "level=%s: something recorded ranges", names[l->level]);
     if (s == PB_OK && records_gpu(l->level)) s = end_gpu(l);
+    if (l->sampler) {
+        const pb_status sampling = end_sampling(l);
+        if (s == PB_OK) s = sampling;
+    }
     if (l->level == PB_LEVEL_ring || records_gpu(l->level)) {
         const pb_status ring = end_ring(l);
         if (s == PB_OK) s = ring;

@@ -14,7 +14,8 @@
     X(ring, "a range is written into the ring of its thread: what train --profile-ranks does on a CPU")                \
     X(activity, "ring, and CUPTI records the kernels, copies and host calls of an eager step")                         \
     X(graphs, "ring, and CUPTI records each replayed graph as a whole")                                                \
-    X(nodes, "the same of a replayed graph: CUPTI records each of its nodes")
+    X(nodes, "the same of a replayed graph: CUPTI records each of its nodes")                                          \
+    X(sampled, "nodes, and the GPU's counters are read every millisecond: train --profile-sampling TIMELINE")
 
 typedef enum pb_level {
 #define X(level, what) PB_LEVEL_##level,
@@ -30,7 +31,9 @@ typedef struct pb_levelled {
     pb_level level;
     bool tsc;               /* the ring read the time-stamp counter */
     size_t ranges, records; /* recorded since pb_level_begin: ranges, those overwritten included; events of the GPU */
-    size_t dropped;         /* events of the GPU that were lost */
+    size_t dropped;         /* events of the GPU that were lost, and samples */
+    struct pb_gpu_sampler *sampler; /* of level sampled; pb_level_end closes it */
+    size_t samples;                 /* of the GPU's counters */
 } pb_levelled;
 
 /* Begins to record at a level; no_tsc: the ring uses clock_gettime. EUNSUPPORTED, with the reason: this backend, this

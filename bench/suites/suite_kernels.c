@@ -169,6 +169,7 @@ static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, const pb_suit
     if (t.group) return pb_emit_group(env->emitter, c, t.group, cost.bytes);
     if (!t.counted) PB_TRY(pb_emit_timing(env->emitter, c, "kernel_time", &t, NULL));
     PB_TRY(pb_emit_counters(env->emitter, c, ctx, &t, cost.flops));
+    PB_TRY(pb_emit_resources(env->emitter, c, ctx, run_call, k));
     return t.counted ? PB_OK : emit_rates(c, cost, &t, env);
 }
 

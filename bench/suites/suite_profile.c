@@ -100,8 +100,9 @@ static pb_status emit_step(const pb_case *c, pb_trainer *t, pb_emitter *e, const
     char note[160] = "";
     double loss;
     if (l->ranges) snprintf(note, sizeof note, "%zu ranges, %zu records of the GPU", l->ranges, l->records);
+    if (l->samples) snprintf(note + strlen(note), sizeof note - strlen(note), ", %zu samples", l->samples);
     if (l->dropped) {
-        snprintf(note, sizeof note, "%zu records of the GPU were lost: a complete recording costs more", l->dropped);
+        snprintf(note, sizeof note, "%zu records or samples of the GPU were lost: a complete recording costs more", l->dropped);
         return pb_emit(e, c, "step_time", (double)NAN, 0, PB_ROW_FAILED, note);
     }
     PB_TRY(pb_emit_timing(e, c, "step_time", timing, note));
@@ -156,7 +157,7 @@ static double device_expect(const pb_case *c) { return is_range(c) ? 1 : 2.5 + p
 /* A graph that a GPU replays has one range, so level nvtx would show nothing there. */
 #define EAGER(axes)        "step level=off,nvtx,attached,ring,activity mode=eager " axes
 #define ON_CPUS(axes)      EAGER(axes), "step level=off,nvtx,attached,ring,nodes mode=graph " axes
-#define ON_GPUS(axes)      EAGER(axes), "step level=off,attached,ring,graphs,nodes mode=graph " axes
+#define ON_GPUS(axes)      EAGER(axes), "step level=off,attached,ring,graphs,nodes,sampled mode=graph " axes
 #define COMMON             " clip=multi layers=0 rank=16 targets=q+v tuning=qlora"
 #define SMALL              "batch=1 dtype=f32 model=tiny seq=128" COMMON
 #define SMALL_FULL         "batch=1,4 dtype=f32,bf16 model=tiny seq=32,128" COMMON
@@ -172,7 +173,7 @@ static const char *const ranks_grid[] = {"step level=off mode=eager,graph " SMAL
                                          BOTH_RANKS("ring mode=eager,graph ") SMALL, NULL};
 static const char *const device_ranks_grid[] = {"step level=off mode=eager,graph " LARGE,
                                                 BOTH_RANKS("attached,ring,activity mode=eager ") LARGE,
-                                                BOTH_RANKS("attached,ring,graphs,nodes mode=graph ") LARGE, NULL};
+                                                BOTH_RANKS("attached,ring,graphs,nodes,sampled mode=graph ") LARGE, NULL};
 
 const pb_suite pb_suite_profile = {
     .name = "profile",

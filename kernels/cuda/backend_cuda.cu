@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/cuda_blas.h"
+#include "kernels/cuda/graph_kernels.h"
 #include "kernels/cuda/graph_notes.h"
 #include "kernels/engine/gpu_check.h"
 #include "profiles/ranges.h"
@@ -298,6 +299,7 @@ static pb_status cuda_facts(int device, pb_device_facts *out)
     PB_TRY(clock_of(&f.memory_clock_hz, cudaDevAttrMemoryClockRate, device));
     PB_CUDA_TRY(cudaDeviceGetPCIBusId(f.bus, sizeof f.bus, device));
     f.blas = pb_cuda_blas_version();
+    snprintf(f.compiler, sizeof f.compiler, "%d.%d.%d", __CUDACC_VER_MAJOR__, __CUDACC_VER_MINOR__, __CUDACC_VER_BUILD__);
     snprintf(f.name, sizeof f.name, "%.*s", (int)sizeof f.name - 1, p.name);
     f.multiprocessors = d.sms;
     f.capability = d.cc;
@@ -481,6 +483,11 @@ static pb_status cuda_trace(pb_ctx *ctx, pb_graph *g, pb_graph_node_fn node)
 
 static size_t cuda_graph_nodes(const pb_graph *g) { return g->nodes; }
 
+static pb_status cuda_graph_resources(const pb_graph *g, pb_kernel_resources *out)
+{
+    return pb_graph_kernels(g->graph, out);
+}
+
 extern "C" const pb_backend pb_backend_cuda = {
     .name = "cuda",
     .open = cuda_open,
@@ -500,6 +507,7 @@ extern "C" const pb_backend pb_backend_cuda = {
     .record = cuda_record,
     .replay = cuda_replay,
     .graph_nodes = cuda_graph_nodes,
+    .graph_resources = cuda_graph_resources,
     .noted = cuda_noted,
     .trace = cuda_trace,
     .graph_free = cuda_graph_free,

@@ -268,6 +268,13 @@ pb_status pb_replay(pb_ctx *ctx, void *graph)
 
 size_t pb_graph_nodes(pb_ctx *ctx, const pb_graph *graph) { return ctx->be->graph_nodes(graph); }
 
+pb_status pb_graph_resources(pb_ctx *ctx, const pb_graph *graph, pb_kernel_resources *out)
+{
+    *out = (pb_kernel_resources){0};
+    if (!ctx->be->graph_resources) return pb_fail(PB_EUNSUPPORTED, "%s: its ops are no kernels", ctx->be->name);
+    return ctx->be->graph_resources(graph, out);
+}
+
 pb_status pb_graph_trace(pb_ctx *ctx, pb_graph *graph, pb_graph_node_fn node)
 {
     PB_TRY(not_recording(ctx, "attaching a profiler"));

@@ -25,12 +25,20 @@ typedef pb_status (*pb_fn)(pb_ctx *ctx, void *self);
 /* Tells a profiler that node `handle` (a cudaGraphNode_t) of a graph was recorded inside the ranges `place`. */
 typedef void (*pb_graph_node_fn)(void *handle, const pb_range_stack *place);
 
+/* What the kernels of a recorded graph take of a GPU, as compiled: the most of any kernel. */
+typedef struct pb_kernel_resources {
+    size_t kernels;
+    int registers;     /* of a thread */
+    size_t local_bytes; /* of a thread: local memory, to which the compiler spills registers */
+} pb_kernel_resources;
+
 /* Facts that a device reports about itself, recorded with every run; 0 or "" where a fact is not available. */
 typedef struct pb_device_facts {
     char name[256];                   /* for example "NVIDIA H200" */
     char bus[32];                     /* PCI address, for example "0000:18:00.0" */
     int multiprocessors, capability;  /* number of SMs; compute capability times 10 */
     int driver, runtime;              /* CUDA versions: 1000 * major + 10 * minor */
+    char compiler[32];                /* version of nvcc that compiled the kernels, for example "13.0.88" */
     size_t blas;                      /* version of cuBLASLt: 10000 * major + 100 * minor + patch */
     double clock_hz, memory_clock_hz; /* highest clock rates in Hz */
     size_t memory, l2;                /* bytes */
@@ -61,6 +69,7 @@ typedef struct pb_backend {
     pb_status (*record)(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
     pb_status (*replay)(pb_ctx *ctx, pb_graph *graph);
     size_t (*graph_nodes)(const pb_graph *graph);
+    pb_status (*graph_resources)(const pb_graph *graph, pb_kernel_resources *out); /* NULL: nothing is compiled */
     /* NULL: a replay opens the ranges of its calls itself, so a profiler needs no help. noted: called while recording,
      * after each op, inside its range. trace: see pb_graph_trace. */
     void (*noted)(pb_ctx *ctx);
@@ -188,6 +197,8 @@ pb_status pb_device_check(pb_ctx *ctx);
 pb_status pb_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
 pb_status pb_replay(pb_ctx *ctx, void *graph); /* a pb_fn; `graph` is a pb_graph * */
 size_t pb_graph_nodes(pb_ctx *ctx, const pb_graph *graph);
+/* EUNSUPPORTED: a CPU, or a driver that does not tell. */
+pb_status pb_graph_resources(pb_ctx *ctx, const pb_graph *graph, pb_kernel_resources *out);
 /* For a profiler that was attached after the recording: calls node() for each node whose ranges are known, and
  * instantiates the graph once more, so that the profiler hears which node of the new instance is a copy of which. Waits
  * for the device. On a failure the graph is as before. Does nothing on a CPU. */
