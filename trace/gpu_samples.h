@@ -16,8 +16,8 @@
  * and shortly after, a thread of the sampler decodes what the GPU's buffer holds, every 100 ms or more often. Any one
  * thread may call read after end, and must have returned from it before the next begin or close.
  *
- * Clock. Times of samples are taken to have the clock of activity records, CLOCK_REALTIME. No GPU has confirmed it
- * here, so read counts the samples outside the window. */
+ * Clock. Times of samples have the clock of activity records, CLOCK_REALTIME: so it was on an H200 with CUPTI 13.0.
+ * CUPTI does not promise it, so read counts the samples outside the window. */
 #ifndef PB_TRACE_GPU_SAMPLES_H
 #define PB_TRACE_GPU_SAMPLES_H
 #include <stdbool.h>

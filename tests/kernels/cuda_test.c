@@ -100,6 +100,10 @@ static void a_recording_enqueues_nothing_and_a_replay_one_launch(void **state)
     CHECK_OK(pb_compare(&want.b, &j.c.b, &d));
     assert_true(pb_diff_ok(&d, 0));
     assert_int_equal(pb_graph_nodes(ctx, g), 1);
+    pb_kernel_resources r;
+    CHECK_OK(pb_graph_resources(ctx, g, &r));
+    assert_int_equal(r.kernels, 1);
+    assert_in_range(r.registers, 8, 255);
     pb_graph_free(ctx, g);
     call_unbind(&inputs), call_unbind(&want), call_unbind(&j.c);
 }

@@ -317,12 +317,15 @@ static void exact_keys(void **state)
     assert_string_equal(pb_exact_key_for(&k, "kernel_launches"), "cuda NVIDIA_H200 132sm cc=90 cublaslt=130100");
     assert_string_equal(k.text[PB_EXACT_ON_NOTHING], k.text[PB_EXACT_ON_THREADS]);
     assert_null(pb_exact_key_for(&k, "l2_read_sectors")); /* a run that counts no group lacks none of its counters */
+    assert_null(pb_exact_key_for(&k, "registers"));       /* nor one whose nvcc is not known, of registers */
     write_text("first/run.json", "{\"fingerprint\": {\"hard\": {\"device\": \"cuda\", \"gpu\": \"NVIDIA H200\", "
                                  "\"capability\": 90, \"multiprocessors\": 132}, \"soft\": {\"cublaslt\": 130100, "
-                                 "\"counters\": \"L2 of GH100\"}}}");
+                                 "\"counters\": \"L2 of GH100\", \"nvcc\": \"13.0.88\"}}}");
     pb_exact_key_of(at("first/results.csv"), "cuda-x", &k);
     assert_string_equal(pb_exact_key_for(&k, "l2_read_sectors"),
                         "cuda NVIDIA_H200 132sm cc=90 cublaslt=130100 counters=L2_of_GH100");
+    assert_string_equal(pb_exact_key_for(&k, "registers"),
+                        "cuda NVIDIA_H200 132sm cc=90 cublaslt=130100 nvcc=13.0.88");
     pb_exact_key_of("no such file", "cpu-x", &k);
     assert_string_equal(pb_exact_key_for(&k, "kernel_launches"), "cpu");
     assert_null(pb_exact_key_for(&k, "held_peak"));

@@ -263,6 +263,7 @@ static void stored_machine_ids_do_not_change(void **state)
     const pb_device_facts f = {.name = "NVIDIA H200",
                                .bus = "0000:18:00.0",
                                .blas = 130000,
+                               .compiler = "13.0.88",
                                .multiprocessors = 132,
                                .capability = 90,
                                .memory = 150120169472u};
@@ -277,6 +278,7 @@ static void stored_machine_ids_do_not_change(void **state)
     const json_t *soft = json_object_get(o, "soft");
     assert_non_null(json_object_get(soft, "gpu_power_limit_w"));
     assert_string_equal(json_string_value(json_object_get(soft, "driver_version")), "580.1");
+    assert_string_equal(json_string_value(json_object_get(soft, "nvcc")), "13.0.88");
     assert_non_null(json_object_get(json_object_get(o, "volatile"), "gpu_uuid"));
     const pb_gpu_state part = {.mig = 1};
     pb_fingerprint_gpu_state(o, &part);

@@ -40,7 +40,7 @@ grep -q 'range?level=off,outcome,.*,unsupported,a profiler is attached' tool/res
 
 # ---- cases that cannot be ----------------------------------------------------------------------------------------------------------
 table "$bench" <<'T'
---suite profile --level loud                        | 2 | level=loud: need off, nvtx, attached, ring, activity, graphs or nodes
+--suite profile --level loud                        | 2 | level=loud: need off, nvtx, attached, ring, activity, graphs, nodes or sampled
 --suite profile step --level nodes --mode eager     | 2 | only mode=graph has graphs
 --suite profile step --level activity --mode graph  | 2 | level=activity is that of an eager step
 --suite profile range --level ring --clock sun      | 2 | clock=sun: need tsc or gettime
