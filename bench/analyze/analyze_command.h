@@ -15,9 +15,10 @@ typedef enum pb_analyze_format { PB_ANALYZE_TEXT, PB_ANALYZE_MARKDOWN, PB_ANALYZ
  *     per op: calls and host time, kernels and GPU time per step, mean over the ranks; FLOP/s and B/s of the least work of
  *     its calls over the time of its kernels (on a CPU: of its calls), and their share of the ceilings
  *     per kernel and kind of copy of the first trace: calls, time, bandwidth; gpu_work.h
- * breakdown.h defines the figures. against: another such folder; then the phases and ops follow once more, with the
- * change from `against` to `folder`, largest first. NULL: none. ceilings: a run with the machine's ceilings; NULL:
- * none, and the share is empty. timeline: the page of timeline.h is written there; NULL: none.
+ * breakdown.h defines the figures. against: another such folder; then the parts of the step, phases, exposed
+ * collectives and ops follow once more, with the change from `against` to `folder`, largest first. NULL: none.
+ * ceilings: a run with the machine's ceilings; NULL: none, and the share is empty. timeline: the page of timeline.h is
+ * written there; NULL: none.
  * PB_EXIT_USAGE: not such a folder, or a trace is cut off or of another format. PB_EXIT_INCOMPARABLE: everything that
  * is there is printed, but a trace of a chosen rank is missing or truncated. */
 pb_exit pb_analyze(const char *folder, const char *against, const char *ceilings, const char *timeline,

@@ -32,10 +32,13 @@ pb_status pb_analyze_collectives(const pb_analyzed *j, const pb_analyze_output *
 /* The cost of recording for the ranks that recorded, and for the others, which wait for them; medians over the ranks.
  * Nothing if the job had no step of each kind. ENOMEM. */
 pb_status pb_analyze_waits(const pb_analyzed *j, const pb_analyze_output *o);
-/* The tables of phases, of ops, of the kernels of the first trace, and of the ops' changes from `before` to `now`. CSV
- * has the kernels of all traces. ENOMEM. */
+/* The tables of phases, of ops, and of the kernels of the first trace. CSV has the kernels of all traces. ENOMEM. */
 pb_status pb_analyze_phases(const pb_analyzed *j, const pb_analyze_output *o);
 pb_status pb_analyze_ops(const pb_analyzed *j, const pb_analyze_output *o);
 pb_status pb_analyze_kernels(const pb_analyzed *j, const pb_analyze_output *o);
+/* The changes from `before` to `now`, in seconds per step, the largest first: the parts of a step, which add up to the
+ * change of the step; phases; collectives by group and dtype, of which only exposed time counts; ops. If both runs have
+ * work of a GPU, the parts are those of its time, otherwise those of the training threads. If one has and the other has
+ * not, a line says so, and collectives are left out. ENOMEM. */
 pb_status pb_analyze_change(const pb_analyzed *now, const pb_analyzed *before, const pb_analyze_output *o);
 #endif

@@ -100,6 +100,19 @@ awk -F, '$1 == "gpu" && $5 == "exposed_communication" { want = $6 }
     END { d = sum - want; exit !(want > 0 && d < 1e-9 && d > -1e-9 && calls["all_reduce dp bf16"] == 6 && calls["all_gather dp bf16"] == 1) }' csv ||
     fail "collectives: $(grep -E '^collective|exposed' csv)"
 
+# ---- one run against another: the parts of a step, phases, collectives and ops ----------------------------------------------
+changes() { # changes NOW BEFORE: of two jobs whose traces have equally many steps
+    "$bench" analyze "$1" --against "$2" --format csv >change 2>log && "$bench" analyze "$1" --format csv >now 2>>log &&
+        "$bench" analyze "$2" --format csv >before 2>>log || fail "$1 against $2: $(cat log)"
+    python3 "$source/tests/bench/analyze/check_change.py" change now before >log 2>&1 || fail "$1 against $2: $(cat log)"
+}
+changes real-graph real-eager
+grep -q '^change_collective,,,[a-z_]* dp [a-z0-9]*,time,' change || fail "no change of a collective: $(grep ^change_ change)"
+expect 0 "part of the GPU's step" "$bench" analyze real-graph --against real-eager
+cp -r real-graph unequal && cp -r h200-sampled-graph/traces/* unequal/traces
+"$bench" analyze unequal --against real-eager --format csv >change 2>log || fail "unequal: $(cat log)"
+python3 "$source/tests/bench/analyze/check_change.py" change >log 2>&1 || fail "windows of unequal length: $(cat log)"
+
 # ---- records that lack a node, or a call ---------------------------------------------------------------------------------
 lines() { zcat "$source/tests/trace/records/synthetic.records.gz"; }
 without() { # without PATTERN: the records without the first line that matches it
@@ -118,6 +131,10 @@ expect 0 'steps 2 kernels 0 ' "$feed" run/records/step2-3-rank0.records.gz again
 events() { zcat "$1/traces/step2-3/rank0.json.gz" | grep '"ph":"X"' | sed 's/"pid":[0-9]*/"pid":1/'; }
 [[ $(events run | wc -l) -gt 50 ]] || fail 'no events'
 cmp <(events run) <(events again) || fail 'the trace of the records is another'
+# Against a run on a GPU only the parts are compared that both have.
+changes real-graph run
+grep -q '^change_part,,,other,time,' change && ! grep -qE '^change_collective|^change_part,,,.*idle' change || fail "a CPU and a GPU: $(grep ^change_ change)"
+expect 0 'only one of the two runs has work of a GPU' "$bench" analyze run --against real-graph
 expect 0 '' "$train" --steps 2 --batch 1 --seq 32 --quiet --profile-ranks all --profile-steps 1 --profile-out plain
 [[ ! -e plain/records ]] || fail 'records that nobody wanted'
 [[ $failures -eq 0 ]] || { echo "$failures failed" && exit 1; }

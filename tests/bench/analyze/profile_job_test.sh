@@ -49,6 +49,10 @@ expect 0 'ranks 0,2 of 3 (as asked for), topology dp=3' "$bench" analyze eager
 grep -qE '^backward +[0-9.]+ [mun]?s' log || fail 'no phase'
 grep -qE '^attention_bwd +2 ' log || fail 'no op, or not one of each layer'
 expect 0 'against eager: mean step' "$bench" analyze replayed --against eager
+"$bench" analyze eager --format csv >csv && "$bench" analyze replayed --format csv >replayed.csv || fail 'csv'
+"$bench" analyze replayed --against eager --format csv >change && python3 "${0%/*}/check_change.py" change replayed.csv csv >log 2>&1 ||
+    fail "replayed against eager: $(cat log)"
+grep -q '^change_part,,,other,time,' change && grep -q '^change_collective,,,all_reduce dp f32,time,' change || fail "changes: $(cat change)"
 # Six steps: the third is the warm-up, the fourth and fifth are recorded, and the sixth follows: also on rank 1, which only waits.
 for r in 0 1 2; do
     tr -d ' \n' <eager/ranks/rank$r.json | grep -q '"off":{"steps":2,.*"recorded":{"steps":3,.*"after":{"steps":1,' || fail "step times of rank $r: $(cat eager/ranks/rank$r.json)"
