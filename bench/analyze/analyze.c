@@ -226,6 +226,7 @@ static pb_status print_all(const pb_analyzed *j, const pb_analyzed *before, cons
     if (pb_analyzed_has_gpu(j)) PB_TRY(print_gpus(j, o));
     if (has_collectives(j)) PB_TRY(pb_analyze_collectives(j, o));
     PB_TRY(pb_analyze_phases(j, o));
+    PB_TRY(pb_analyze_samples(j, o));
     PB_TRY(pb_analyze_ops(j, o));
     if (pb_analyzed_has_gpu(j)) PB_TRY(pb_analyze_kernels(j, o));
     PB_TRY(pb_analyze_waits(j, o));

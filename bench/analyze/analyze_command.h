@@ -12,6 +12,7 @@ typedef enum pb_analyze_format { PB_ANALYZE_TEXT, PB_ANALYZE_MARKDOWN, PB_ANALYZ
  *     per rank: the step's mean time, divided into compute, exposed communication and other; hidden communication
  *     per GPU: the step's mean time, divided into compute, exposed communication, memory and idle
  *     per phase: the ranks' times without communication, and the rank that takes longest
+ *     per phase, if hardware counters were sampled: their means while the GPU worked for the phase (samples.h)
  *     per op: calls and host time, kernels and GPU time per step, mean over the ranks; FLOP/s and B/s of the least work of
  *     its calls over the time of its kernels (on a CPU: of its calls), and their share of the ceilings
  *     per kernel and kind of copy of the first trace: calls, time, bandwidth; gpu_work.h

@@ -36,6 +36,9 @@ pb_status pb_analyze_waits(const pb_analyzed *j, const pb_analyze_output *o);
 pb_status pb_analyze_phases(const pb_analyzed *j, const pb_analyze_output *o);
 pb_status pb_analyze_ops(const pb_analyzed *j, const pb_analyze_output *o);
 pb_status pb_analyze_kernels(const pb_analyzed *j, const pb_analyze_output *o);
+/* The table of sampled hardware counters by phase (samples.h): sums over all traces that have samples and steps, so
+ * that a mean is weighted by the sampled time. Nothing if no trace has both. ENOMEM. */
+pb_status pb_analyze_samples(const pb_analyzed *j, const pb_analyze_output *o);
 /* The changes from `before` to `now`, in seconds per step, the largest first: the parts of a step, which add up to the
  * change of the step; phases; collectives by group and dtype, of which only exposed time counts; ops. If both runs have
  * work of a GPU, the parts are those of its time, otherwise those of the training threads. If one has and the other has

@@ -7,6 +7,7 @@
 
 #include "bench/analyze/exposed.h"
 #include "bench/analyze/idle.h"
+#include "bench/analyze/steps.h"
 
 enum { DEPTH = 64 };
 
@@ -89,14 +90,6 @@ static void add_event(walk *w, const pb_trace_event *e)
     w->open[w->depth++] = e;
 }
 
-/* The thread that has ranges of this kind; -1: none. */
-static int thread_with(const pb_trace *t, pb_range_kind kind)
-{
-    for (size_t i = 0; i < t->n; i++)
-        if (t->events[i].kind == kind) return t->events[i].tid;
-    return -1;
-}
-
 static void hidden(const pb_trace *t, int training, walk *w, pb_intervals *collectives)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -167,8 +160,9 @@ pb_status pb_breakdown_make(const pb_trace *t, pb_breakdown *out)
     w->b = out;
     w->steps = all[0];
     w->waits = all[1];
-    w->unit = thread_with(t, PB_RANGE_step) >= 0 ? PB_RANGE_step : PB_RANGE_sample;
-    const int training = thread_with(t, w->unit);
+    const pb_step_ranges ranges = pb_steps_find(t);
+    const int training = ranges.tid;
+    w->unit = ranges.kind;
     for (size_t i = 0; i < t->n; i++)
         if (t->events[i].tid == training) add_event(w, &t->events[i]);
     hidden(t, training, w, &all[2]);

@@ -17,4 +17,8 @@ void pb_intervals_add(pb_intervals *l, double begin, double end);
 void pb_intervals_unite(pb_intervals *l);
 /* The time that a and b have in common. Call pb_intervals_unite() on both first. */
 double pb_intervals_common(const pb_intervals *a, const pb_intervals *b);
+/* The same time as a list, and the time of `a` that is not in `b`. Both are united, and so is *out, whose memory has
+ * room for a->n + b->n and is none of theirs. */
+void pb_intervals_cut(const pb_intervals *a, const pb_intervals *b, pb_intervals *out);
+void pb_intervals_without(const pb_intervals *a, const pb_intervals *b, pb_intervals *out);
 #endif

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "bench/analyze/trace_samples.h"
+
 static const size_t most_bytes = (size_t)4 << 30;
 
 /* Reads a file, decompressed if it is compressed, into *text, which the caller frees. */
@@ -164,7 +166,7 @@ static void sort_collectives(pb_trace *t, bool kernels)
 }
 
 /* `call` is scratch memory for as many calls as there are events. */
-static pb_status read_events(const char *path, const json_t *events, double begin_us, pb_trace *t, host_call *call)
+static pb_status read_events(const char *path, const json_t *events, int64_t begin_ns, pb_trace *t, host_call *call)
 {
     size_t i, calls = 0;
     json_t *e;
@@ -182,25 +184,25 @@ static pb_status read_events(const char *path, const json_t *events, double begi
         if (!ph || strcmp(ph, "X") != 0) continue;
         if (!name || !json_is_number(json_object_get(e, "ts")) || !json_is_number(json_object_get(e, "dur")))
             return pb_fail(PB_EINVAL, "%s: event %zu has no name, ts or dur", path, i);
-        const double at = number(e, "ts") - begin_us;
+        const double begin = pb_trace_moment(e, 0, begin_ns), end = pb_trace_moment(e, number(e, "dur"), begin_ns);
         const char *cat = json_string_value(json_object_get(e, "cat"));
         if (json_string_value(json_object_get(args, "Collective name")) &&
             json_string_value(json_object_get(args, "Process Group Name"))) {
-            t->collectives[t->ncollectives] = collective(args, 1e-6 * at, 1e-6 * (at + number(e, "dur")));
+            t->collectives[t->ncollectives] = collective(args, begin, end);
             kernels = t->collectives[t->ncollectives++].kernel || kernels;
         }
         if (is_gpu_work(cat)) {
-            t->gpu[t->ngpu] = gpu_span(name, cat, args, 1e-6 * at, 1e-6 * (at + number(e, "dur")));
+            t->gpu[t->ngpu] = gpu_span(name, cat, args, begin, end);
             t->gpu[t->ngpu++].lane = (int64_t)number(e, "tid");
         }
         if (cat && (strcmp(cat, "cuda_runtime") == 0 || strcmp(cat, "cuda_driver") == 0))
-            call[calls++] = (host_call){(int64_t)number(args, "correlation"), 1e-6 * (at + number(e, "dur"))};
+            call[calls++] = (host_call){(int64_t)number(args, "correlation"), end};
         if (!json_object_get(args, "kind")) continue; /* not a range */
         t->events[t->n++] = (pb_trace_event){.name = name,
                                              .kind = kind_of(args),
                                              .tid = (int)number(e, "tid"),
-                                             .begin = 1e-6 * at,
-                                             .end = 1e-6 * (at + number(e, "dur")),
+                                             .begin = begin,
+                                             .end = end,
                                              .flops = number(args, "op_flops"),
                                              .bytes = number(args, "op_bytes"),
                                              .value = value ? (int64_t)json_integer_value(value) : PB_RANGE_NO_VALUE};
@@ -260,13 +262,13 @@ static pb_status read_trace(const char *path, int ranks, pb_trace *t)
     t->dropped = (long)(number(about, "dropped") + number(about, "gpu_dropped"));
     t->omitted = (long)number(about, "omitted");
     PB_TRY(read_expected(path, json_object_get(about, "ranks"), t));
-    const json_int_t base = json_integer_value(json_object_get(o, "baseTimeNanoseconds"));
+    const int64_t begin_ns = t->begin_ns - json_integer_value(json_object_get(o, "baseTimeNanoseconds"));
     const json_t *events = json_object_get(o, "traceEvents");
     host_call *calls = malloc((json_array_size(events) + 1) * sizeof *calls);
-    const pb_status s =
-        read_events(path, events, 1e-3 * (double)(json_integer_value(json_array_get(window, 0)) - base), t, calls);
+    const pb_status s = read_events(path, events, begin_ns, t, calls);
     free(calls);
-    return s;
+    if (s != PB_OK) return s;
+    return pb_trace_samples_read(path, events, 1e-6 * number(about, "sample_interval_us"), begin_ns, &t->samples);
 }
 
 static int not_hidden(const struct dirent *d) { return d->d_name[0] != '.'; }
@@ -368,6 +370,8 @@ void pb_profile_run_free(pb_profile_run *r)
         free(r->traces[i].gpu);
         free(r->traces[i].collectives);
         free(r->traces[i].expected);
+        free(r->traces[i].samples.begin);
+        free(r->traces[i].samples.value);
         json_decref(r->traces[i].json);
     }
     free(r->traces);

@@ -7,6 +7,7 @@
 
 #include "os/status.h"
 #include "profiles/ranges.h"
+#include "trace/gpu_samples.h"
 
 typedef struct pb_trace_event {
     const char *name; /* owned by the trace */
@@ -43,6 +44,16 @@ typedef struct pb_trace_collective {
     bool kernel, first;       /* first: of the kernels of a call */
 } pb_trace_collective;
 
+/* Hardware counters of the GPU, sampled over time. */
+typedef struct pb_trace_samples {
+    double interval; /* seconds from one sample to the next; 0: nothing was sampled */
+    int metrics;
+    pb_sampled_metric metric[PB_GROUP_METRICS];
+    double *begin; /* [n], rising; as in pb_trace_event */
+    double *value; /* [n][metrics], in the unit of the metric; NAN: the sample lacks the metric */
+    size_t n;
+} pb_trace_samples;
+
 typedef struct pb_trace {
     int rank;
     int64_t first_step, last_step;
@@ -62,6 +73,7 @@ typedef struct pb_trace {
     size_t ngpu;
     pb_trace_collective *collectives; /* [ncollectives], by group, number, launch, then begin */
     size_t ncollectives;
+    pb_trace_samples samples;
     void *json; /* owns the names */
 } pb_trace;
 

@@ -1,7 +1,8 @@
 #!/bin/bash
 # feed_records_test.sh FEED TRAIN BENCH SOURCE - records of GPUs that were stored once (tests/trace/records) go through the
 # writer of traces: every kernel has its op and every node its place; the sums by op that `bench analyze` prints are those of
-# another join of the same records. Records of a run on the CPU give its trace once more.
+# another join of the same records, and so are the means of sampled counters by phase. Records of a run on the CPU give its
+# trace once more.
 feed=$1 train=$2 bench=$3 source=$4
 . "${0%/*}/../cli.sh"
 
@@ -61,7 +62,37 @@ names=$(zcat "$graph" | grep -c '^name ')
 "$feed" "$graph" unsampled >log 2>&1 && "$feed" sampled.records.gz sampled >log 2>&1 || fail "samples: $(cat log)"
 [[ $(zcat sampled/traces/*/rank0.json.gz | grep '"ph":"C"' | grep -c '"name":"sm_busy (%)"') -eq 3 ]] || fail 'not three samples'
 "$bench" analyze sampled --format csv >with 2>log && "$bench" analyze unsampled --format csv >without 2>log || fail "samples: $(cat log)"
-cmp -s with without || fail 'samples change the figures of bench analyze'
+[[ $(grep -c '^samples,,,step,sm_busy,' with) -eq 1 ]] || fail 'the samples are in no table'
+! grep '^samples,' without || fail 'a table of samples without samples'
+cmp -s <(grep -v '^samples,' with) without || fail 'samples change the other figures of bench analyze'
+"$bench" analyze h200-sampled-graph >log 2>&1 || fail "sampled: $(cat log)"
+grep -qx 'blurred, because shorter than 10 samples in a step: forward, loss, backward, clip, optimizer, no phase, idle' log ||
+    fail "sampled: the short phases are not named: $(grep blurred log)"
+
+# Two windows of equally many steps: the means of both are weighted by the sampled times.
+cat >second_window.py <<'TEXT'
+import glob, gzip, json, os
+first = glob.glob("h200-sampled-graph/traces/*/rank0.json.gz")[0]
+trace = json.load(gzip.open(first))
+counts = [e for e in trace["traceEvents"] if e["ph"] == "C"]
+middle = sorted(e["ts"] for e in counts)[len(counts) // 2]
+trace["traceEvents"] = [e for e in trace["traceEvents"] if e["ph"] != "C" or e["ts"] < middle]
+for e in counts:
+    e["args"]["value"] = 3 * e["args"]["value"] + 1
+trace["plumb"]["steps"] = [900, 900 + trace["plumb"]["steps"][1] - trace["plumb"]["steps"][0]]
+os.makedirs("second/traces/step900")
+gzip.open("second/traces/step900/rank0.json.gz", "wt").write(json.dumps(trace))
+TEXT
+python3 second_window.py && cp h200-sampled-graph/manifest.json second && cp -r h200-sampled-graph both &&
+    cp -r second/traces/* both/traces || fail 'no second window'
+for job in h200-sampled-graph second both; do
+    "$bench" analyze $job --format csv 2>log | grep '^samples,' || fail "$job: $(cat log)"
+done | awk -F, '{ n = job[$4, $5]++; v[n, $4, $5] = $6 }
+    END { for (k in job) { split(k, a, SUBSEP); t = a[1] SUBSEP "sampled_time"; x = v[0, t]; y = v[1, t]
+        want = a[2] == "sampled_time" ? (x + y) / 2 : (x * v[0, k] + y * v[1, k]) / (x + y)
+        d = v[2, k] - want; seen += job[k] == 3
+        if (!(d <= 1e-6 * want && d >= -1e-6 * want)) { print k, v[2, k], want; bad = 1 } } exit bad || seen < 40 }' >log ||
+    fail "two windows: $(cat log)"
 
 # ---- collectives: their kernels know them, and their exposed times add up to that of the GPU --------------------------------
 "$feed" "$source/tests/trace/records/synthetic.records.gz" collectives >log 2>&1 || fail "$(cat log)"
