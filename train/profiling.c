@@ -98,11 +98,22 @@ const char *pb_profiling_ranks(const pb_job *j)
     return ranks && *ranks ? ranks : NULL;
 }
 
+/* The expected size of a window follows from the step before it. */
+static const char *unknown_size(const pb_profiling *p)
+{
+    bool first, last;
+    const pb_profile_phase begins = pb_profile_phase_of(&p->steps, 0, &first, &last);
+    if (begins != PB_PROFILE_WARM && begins != PB_PROFILE_ON) return "";
+    return "\nprofile: recording begins with the first step, so the size of its traces is not known; --profile-limit "
+           "bounds it";
+}
+
 pb_status pb_profiling_open(const pb_job *j, pb_profiling *out)
 {
     char why[200] = "";
     const char *ranks = pb_profiling_ranks(j);
     *out = (pb_profiling){0};
+    PB_TRY(pb_world_same(j->o->world, "--profile-ranks or PB_PROFILE_RANKS", ranks ? ranks : "nothing"));
     if (!ranks && j->o->profile_on_demand)
         return pb_fail(PB_EINVAL, "--profile-on-demand needs --profile-ranks, such as --profile-ranks auto");
     if (!ranks && j->o->profile_sampling)
@@ -117,8 +128,8 @@ pb_status pb_profiling_open(const pb_job *j, pb_profiling *out)
         snprintf(out->why, sizeof out->why, "profile: %s, whenever %s is changed, into %s", why,
                  j->o->profile_on_demand, j->o->profile_out);
     else
-        snprintf(out->why, sizeof out->why, "profile: %s, steps %s, into %s", why, j->o->profile_steps,
-                 j->o->profile_out);
+        snprintf(out->why, sizeof out->why, "profile: %s, steps %s, into %s%s", why, j->o->profile_steps,
+                 j->o->profile_out, unknown_size(out));
     return PB_OK;
 }
 

@@ -17,7 +17,7 @@ typedef struct pb_profiling {
     pb_counter_group sampling; /* of --profile-sampling */
     char device[32], libraries[204];
     char
-        why[400]; /* a line that says which ranks are profiled, why, in which steps, and where to; "": none asked for */
+        why[560]; /* a line that says which ranks are profiled, why, in which steps, and where to; "": none asked for */
 } pb_profiling;
 
 /* --profile-ranks, or PB_PROFILE_RANKS if that option is not given; NULL: neither is. */

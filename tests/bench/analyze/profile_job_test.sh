@@ -3,6 +3,7 @@
 # what a job leaves that is interrupted or whose options are wrong; what bench analyze says of it.
 train=$1 bench=$2
 . "${0%/*}/../../cli.sh"
+. "${0%/*}/../../train/ranks.sh"
 tiny=(--batch 1 --seq 32 --quiet)
 
 # ---- which ranks and steps ---------------------------------------------------------------------------------------------
@@ -20,6 +21,12 @@ PB_PROFILE_RANKS=all expect 0 'profile: ranks 0-2 of 3 (as asked for), steps 3, 
 announced=$(sed -n 's/^profile: steps 4-4: \([0-9]*\) ranges a step; the trace of a rank will have about .* MB of JSON, .* MB compressed$/\1/p' log)
 recorded=$(zcat replayed/traces/step4-4/rank0.json.gz | grep -c '"ph":"X"')
 [[ $announced -gt 0 && $announced -eq $recorded ]] || fail "announced '$announced' ranges, recorded $recorded"
+expect 0 'recording begins with the first step, so the size of its traces is not known; --profile-limit bounds it' \
+    "$train" --steps 2 --batch 1 --seq 32 --profile-ranks all --profile-steps 0:0:0:1 --profile-out first
+expect 0 'recording begins with the first step' "$train" --steps 2 --batch 1 --seq 32 --profile-ranks all --profile-steps 0:0:1:1 \
+    --profile-out warm
+expect 0 'profile: steps 2-2: ' "$train" --steps 2 --batch 1 --seq 32 --profile-ranks all --profile-steps 1:0:0:1 --profile-out second
+! grep 'not known' log || fail 'the size of a later window is said to be unknown'
 expect 0 '' "$train" --steps 2 "${tiny[@]}"
 [[ ! -e profile ]] || fail 'profiled without being asked to'
 
@@ -147,5 +154,13 @@ bad '--profile-sampling samples counters of a GPU: give --device cuda' --profile
 bad '--profile-sampling STALL: this group is counted, not sampled' --profile-ranks all --profile-sampling STALL
 bad "there is no metric group 'NONE'" --profile-ranks all --profile-sampling NONE
 bad '--profile-sampling-interval 49: need 50 to 1000000' --profile-ranks all --profile-sampling TIMELINE --profile-sampling-interval 49
+# The variable is set for rank 0 alone, as mpirun does for ranks of other hosts without -x.
+around_ranks train <<'END'
+#!/bin/bash
+[[ $OMPI_COMM_WORLD_RANK == 0 ]] || unset PB_PROFILE_RANKS
+exec "$@"
+END
+PB_PROFILE_RANKS=all bad '--profile-ranks or PB_PROFILE_RANKS differs: rank 0 has all, rank 1 on '
+unset PB_MPIRUN
 bad '/proc/nowhere cannot be made' --profile-ranks all --profile-out /proc/nowhere
 [[ $failures -eq 0 ]] || { echo "$failures failed" && exit 1; }
