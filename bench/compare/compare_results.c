@@ -212,7 +212,8 @@ static pb_status judge_suite(against *a, const char *suite, const pb_compare_opt
         memcpy(a->missing[a->nmissing++], path, sizeof path);
         return PB_OK;
     }
-    const pb_judge_opts judging = judging_of(&a->run, &a->again, o);
+    pb_judge_opts judging = judging_of(&a->run, &a->again, o);
+    judging.subset |= pb_run_counted(a->run.t.path); /* the times of the sessions are none that it lacks */
     a->nbase++;
     PB_TRY(pb_series_make(&b->t, &b->set));
     *sessions = &b->set;

@@ -146,11 +146,13 @@ static void report(const left_out *l, FILE *out)
 }
 
 /* True if the number differs between processes, or between the calls of a process: then a count is a mean, and not
- * whole. */
+ * whole. A counter whose calls may differ a little (metrics.def) is the median of its calls, which may lie between
+ * two of them. */
 static bool varies(const pb_series *c)
 {
     const pb_exact_counter *x = pb_exact_find(c->metric);
-    return pb_exact_number_of(c, x).varies || (!x->real && c->median != floor(c->median));
+    const bool whole = !x->real && !(x->slack > 0) && !(x->share > 0);
+    return pb_exact_number_of(c, x).varies || (whole && c->median != floor(c->median));
 }
 
 /* Puts the run's counters of the suite into the new file, except those that the run could not count here and those that

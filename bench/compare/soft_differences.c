@@ -81,3 +81,12 @@ bool pb_run_locked_clocks(const char *run)
     json_decref(f);
     return locked;
 }
+
+bool pb_run_counted(const char *run)
+{
+    json_t *f = pb_run_fingerprint(run);
+    const json_t *soft = json_object_get(f, "soft");
+    const bool counted = json_object_get(soft, "counters") || json_object_get(soft, "instructions");
+    json_decref(f);
+    return counted;
+}

@@ -16,4 +16,6 @@ void pb_soft_differences(const char *base, const char *cand, FILE *out);
 /* True if the run, a folder or its results.csv, was measured on a GPU whose clocks bench had locked. False also if
  * there is no run.json. */
 bool pb_run_locked_clocks(const char *run);
+/* True if the run counted (--counters, --instructions), so that it has no times. False also if there is no run.json. */
+bool pb_run_counted(const char *run);
 #endif

@@ -229,6 +229,18 @@ static void what_is_no_exact_number_is_left_out(void **state)
     stored("first", "0 of them new, 1 changed");
 }
 
+/* Ten calls that agree within the bound of a hardware counter have a median, which may lie between two of them. */
+static void a_median_of_calls_is_stored(void **state)
+{
+    (void)state;
+    mkdir(at("median"), 0777);
+    write_text("median/run.json", "{\"fingerprint\": {\"hard\": {\"device\": \"cuda\", \"gpu\": \"NVIDIA H200\"}, "
+                                  "\"soft\": {\"cublaslt\": 130100, \"counters\": \"L2 of GH100\"}}}");
+    write_text("median/results.csv", HEAD "2,r1,cuda-x,0," CASE ",l2_read_sectors,1,none,963508.5,10,ok,10 calls\n");
+    stored("median", "1 counters from ");
+    compared("median", PB_EXIT_OK, ": 1 equal\n");
+}
+
 #define ACCEPTED "key,metric,from,to,reason,until\n"
 
 static void an_accepted_rise_does_not_fail(void **state)
@@ -408,6 +420,7 @@ int main(void)
         cmocka_unit_test(exact_keys_decide_what_gates),
         cmocka_unit_test(a_renewed_value_replaces_the_old_one),
         cmocka_unit_test(what_is_no_exact_number_is_left_out),
+        cmocka_unit_test(a_median_of_calls_is_stored),
         cmocka_unit_test(an_accepted_rise_does_not_fail),
         cmocka_unit_test(a_wrong_accepted_csv_is_refused),
         cmocka_unit_test(lists_of_kernels),

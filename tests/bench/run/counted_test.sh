@@ -45,6 +45,15 @@ case $? in
     ! grep -qE '_time,|_rate,|roofline|kernel_launches' system/results.csv || fail 'a counting run has times'
     grep -q '"counters": "SYSTEM of cpu"' system/run.json || fail 'run.json does not say what was counted'
     expect 2 '--counters' "$bench" run --resume system --counters CPU
+    # Stored sessions have times and their ratios, which a run that counts does not lack.
+    mkdir stored && cp "${0%/*}/../../../baselines/gates.csv" stored
+    expect 0 results "$bench" run --suite kernels --filter 'kernels/swiglu_fwd?*' --no-compare --no-keep --processes 3 --samples 5 \
+        --min-time 0 --ceilings no --out timed
+    expect 0 saved "$bench" baseline save timed --baseline stored --subset --reason test
+    grep -q 'swiglu_fwd.*,bf16_over_f32,' stored/*/kernels.csv || fail 'the sessions have no ratio that gates'
+    expect 0 ' missing=0 ' "$bench" compare system --baseline stored
+    mv system/run.json kept && expect 4 ' missing=1 ' "$bench" compare system --baseline stored # as a timed run
+    mv kept system/run.json
     ;;
 125) grep -q '^bench: --counters SYSTEM: the system forbids it' log || fail "refused: $(cat log)" ;;
 *) fail "another exit code: $(cat log)" ;;
