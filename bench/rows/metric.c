@@ -21,7 +21,7 @@ static const pb_metric_bound bounds[] = {
 #include "bench/rows/metrics.def"
 };
 
-enum { fewer, listed, lower };                /* the values of `rule` */
+enum { fewer, listed, lower };                      /* the values of `rule` */
 enum { nothing, isa, threads, build, group, nvcc }; /* the values of `depends`, in the order of pb_exact_depends */
 static const pb_exact_counter exact[] = {
 #define EXACT(metric, rule, slack, share, depends)                                                                     \

@@ -18,7 +18,8 @@ pb_status pb_level_find(const char *name, pb_level *out)
     int i = 0;
     while (i < PB_LEVELS && strcmp(names[i], name) != 0) i++;
     if (i == PB_LEVELS)
-        return pb_fail(PB_EINVAL, "level=%.40s: need off, nvtx, attached, ring, activity, graphs, nodes or sampled", name);
+        return pb_fail(PB_EINVAL, "level=%.40s: need off, nvtx, attached, ring, activity, graphs, nodes or sampled",
+                       name);
     *out = (pb_level)i;
     return PB_OK;
 }

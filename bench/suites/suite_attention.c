@@ -83,8 +83,7 @@ static pb_status emit_rates(const pb_case *c, const timed *k, const pb_timing *t
     return pb_emit(env->emitter, c, "roofline_fraction", floor.seconds / t->median, 0, PB_ROW_OK, floor.bound);
 }
 
-static pb_status emit_timed(pb_ctx *ctx, const pb_case *c, const timed *k, const pb_timing *t,
-                            const pb_suite_env *env)
+static pb_status emit_timed(pb_ctx *ctx, const pb_case *c, const timed *k, const pb_timing *t, const pb_suite_env *env)
 {
     PB_TRY(pb_emit_timing(env->emitter, c, "kernel_time", t, k->impl));
     PB_TRY(pb_emit_counters(env->emitter, c, ctx, t, pb_attn_flops(&k->a, k->valid)));

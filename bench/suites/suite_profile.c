@@ -102,7 +102,8 @@ static pb_status emit_step(const pb_case *c, pb_trainer *t, pb_emitter *e, const
     if (l->ranges) snprintf(note, sizeof note, "%zu ranges, %zu records of the GPU", l->ranges, l->records);
     if (l->samples) snprintf(note + strlen(note), sizeof note - strlen(note), ", %zu samples", l->samples);
     if (l->dropped) {
-        snprintf(note, sizeof note, "%zu records or samples of the GPU were lost: a complete recording costs more", l->dropped);
+        snprintf(note, sizeof note, "%zu records or samples of the GPU were lost: a complete recording costs more",
+                 l->dropped);
         return pb_emit(e, c, "step_time", (double)NAN, 0, PB_ROW_FAILED, note);
     }
     PB_TRY(pb_emit_timing(e, c, "step_time", timing, note));
@@ -171,9 +172,9 @@ static const char *const device_full_grid[] = {RANGES, ON_GPUS(LARGE_FULL), NULL
 
 static const char *const ranks_grid[] = {"step level=off mode=eager,graph " SMALL,
                                          BOTH_RANKS("ring mode=eager,graph ") SMALL, NULL};
-static const char *const device_ranks_grid[] = {"step level=off mode=eager,graph " LARGE,
-                                                BOTH_RANKS("attached,ring,activity mode=eager ") LARGE,
-                                                BOTH_RANKS("attached,ring,graphs,nodes,sampled mode=graph ") LARGE, NULL};
+static const char *const device_ranks_grid[] = {
+    "step level=off mode=eager,graph " LARGE, BOTH_RANKS("attached,ring,activity mode=eager ") LARGE,
+    BOTH_RANKS("attached,ring,graphs,nodes,sampled mode=graph ") LARGE, NULL};
 
 const pb_suite pb_suite_profile = {
     .name = "profile",

@@ -299,7 +299,8 @@ static pb_status cuda_facts(int device, pb_device_facts *out)
     PB_TRY(clock_of(&f.memory_clock_hz, cudaDevAttrMemoryClockRate, device));
     PB_CUDA_TRY(cudaDeviceGetPCIBusId(f.bus, sizeof f.bus, device));
     f.blas = pb_cuda_blas_version();
-    snprintf(f.compiler, sizeof f.compiler, "%d.%d.%d", __CUDACC_VER_MAJOR__, __CUDACC_VER_MINOR__, __CUDACC_VER_BUILD__);
+    snprintf(f.compiler, sizeof f.compiler, "%d.%d.%d", __CUDACC_VER_MAJOR__, __CUDACC_VER_MINOR__,
+             __CUDACC_VER_BUILD__);
     snprintf(f.name, sizeof f.name, "%.*s", (int)sizeof f.name - 1, p.name);
     f.multiprocessors = d.sms;
     f.capability = d.cc;

@@ -25,10 +25,10 @@ typedef pb_status (*pb_fn)(pb_ctx *ctx, void *self);
 /* Tells a profiler that node `handle` (a cudaGraphNode_t) of a graph was recorded inside the ranges `place`. */
 typedef void (*pb_graph_node_fn)(void *handle, const pb_range_stack *place);
 
-/* What the kernels of a recorded graph take of a GPU, as compiled: the most of any kernel. */
+/* The most that a kernel of a recorded graph takes of a GPU, as it was compiled. */
 typedef struct pb_kernel_resources {
     size_t kernels;
-    int registers;     /* of a thread */
+    int registers;      /* of a thread */
     size_t local_bytes; /* of a thread: local memory, to which the compiler spills registers */
 } pb_kernel_resources;
 

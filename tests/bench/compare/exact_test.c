@@ -336,8 +336,7 @@ static void exact_keys(void **state)
     pb_exact_key_of(at("first/results.csv"), "cuda-x", &k);
     assert_string_equal(pb_exact_key_for(&k, "l2_read_sectors"),
                         "cuda NVIDIA_H200 132sm cc=90 cublaslt=130100 counters=L2_of_GH100");
-    assert_string_equal(pb_exact_key_for(&k, "registers"),
-                        "cuda NVIDIA_H200 132sm cc=90 cublaslt=130100 nvcc=13.0.88");
+    assert_string_equal(pb_exact_key_for(&k, "registers"), "cuda NVIDIA_H200 132sm cc=90 cublaslt=130100 nvcc=13.0.88");
     pb_exact_key_of("no such file", "cpu-x", &k);
     assert_string_equal(pb_exact_key_for(&k, "kernel_launches"), "cpu");
     assert_null(pb_exact_key_for(&k, "held_peak"));

@@ -44,7 +44,8 @@ static const char *rows_on(const pb_backend *be, pb_backend_id id)
     CHECK_OK(pb_emit_resources(&e, &c, &ctx, work, NULL));
     *out = 0;
     for (char *line = strtok(strchr(results(), '\n'), "\n"); line; line = strtok(NULL, "\n"))
-        snprintf(out + strlen(out), sizeof out - strlen(out), "%s\n", strstr(line, "kernels/x,") + strlen("kernels/x,"));
+        snprintf(out + strlen(out), sizeof out - strlen(out), "%s\n",
+                 strstr(line, "kernels/x,") + strlen("kernels/x,"));
     close_emitter(&e);
     assert_int_equal(graphs, 0);
     return out;
@@ -73,7 +74,8 @@ static void no_value_without_a_recording(void **state)
     (void)state;
     answer = (pb_kernel_resources){2, 168, 24};
     recorded = PB_EUNSUPPORTED, reading = PB_OK;
-    assert_non_null(strstr(rows_on(&scripted, PB_CUDA), "registers,1,none,,0,unsupported,a host sync cannot be recorded"));
+    assert_non_null(
+        strstr(rows_on(&scripted, PB_CUDA), "registers,1,none,,0,unsupported,a host sync cannot be recorded"));
     recorded = PB_OK, reading = PB_EUNSUPPORTED;
     assert_non_null(strstr(rows_on(&scripted, PB_CUDA), "local_bytes,B,none,,0,unsupported,the driver is too old"));
 }
