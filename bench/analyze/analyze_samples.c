@@ -48,6 +48,7 @@ static void add_part(table *t, const pb_trace_samples *s, const pb_sampled_part 
     pb_sampled_part *to = part_of(t, from->name);
     if (!to) return;
     to->seconds += from->seconds;
+    to->pieces += from->pieces;
     to->sampled += from->sampled;
     for (int m = 0; m < s->metrics; m++) {
         const int k = metric_of(t, &s->metric[m]);
@@ -129,7 +130,7 @@ static pb_status print_metrics(const table *t, int first, const pb_analyze_outpu
     return pb_sheet_print(&sheet, o->format, o->f);
 }
 
-/* Says how long a sample is, and which parts are too short for it. */
+/* Says how long a sample is, and which parts are too short for it. Idle time always is: it consists of gaps. */
 static void print_limit(const table *t, const pb_analyze_output *o)
 {
     enum { ENOUGH = 10 }; /* samples: two borders then blur about a tenth of the part */
@@ -137,12 +138,13 @@ static void print_limit(const table *t, const pb_analyze_output *o)
     bool first = true;
     pb_figure(interval, t->interval, "s");
     fprintf(o->f,
-            "\nmeans of samples of %s; one that reaches over the border of two rows counts for both in proportion\n",
+            "\nmeans of samples of %s; a sample that spans two rows is divided between them by the time in each\n",
             interval);
     for (size_t i = 0; i < t->n; i++) {
-        const double seconds = t->part[i].seconds / (double)t->steps;
-        if (!(seconds > 0) || seconds >= ENOUGH * t->interval) continue;
-        if (first) fprintf(o->f, "blurred, because shorter than %d samples in a step: ", ENOUGH);
+        const pb_sampled_part *p = &t->part[i];
+        const bool gaps = strcmp(p->name, "idle") == 0;
+        if (!(p->seconds > 0) || (!gaps && p->seconds >= ENOUGH * t->interval * (double)p->pieces)) continue;
+        if (first) fprintf(o->f, "blurred, because their pieces are shorter than %d samples: ", ENOUGH);
         fprintf(o->f, "%s%s", first ? "" : ", ", t->part[i].name);
         first = false;
     }

@@ -33,7 +33,10 @@ static void add_sample(pb_sampled_part *p, const pb_trace_samples *s, size_t i, 
 static void add_samples(pb_sampled_part *p, const pb_trace_samples *s, const pb_intervals *moments)
 {
     size_t first = 0;
-    for (size_t k = 0; k < moments->n; k++) p->seconds += moments->at[k].end - moments->at[k].begin;
+    for (size_t k = 0; k < moments->n; k++) {
+        p->seconds += moments->at[k].end - moments->at[k].begin;
+        p->pieces += k == 0 || moments->at[k].begin - moments->at[k - 1].end >= s->interval;
+    }
     for (size_t i = 0; i < s->n; i++) {
         const double begin = s->begin[i], end = end_of(s, i);
         double common = 0;

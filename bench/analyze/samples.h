@@ -29,6 +29,7 @@
 typedef struct pb_sampled_part {
     const char *name; /* of a phase: borrowed from the trace */
     double seconds;   /* of the part, sampled or not */
+    long pieces;      /* that it consists of; pauses shorter than an interval of sampling divide nothing */
     double sampled;
     double weighted[PB_GROUP_METRICS], weight[PB_GROUP_METRICS]; /* of each metric: sum of w_i v_i, sum of w_i */
 } pb_sampled_part;

@@ -213,7 +213,7 @@ static pb_status judge_suite(against *a, const char *suite, const pb_compare_opt
         return PB_OK;
     }
     pb_judge_opts judging = judging_of(&a->run, &a->again, o);
-    judging.subset |= pb_run_counted(a->run.t.path); /* the times of the sessions are none that it lacks */
+    judging.subset |= pb_run_counted(a->run.t.path); /* it has no times, so stored times are not MISSING */
     a->nbase++;
     PB_TRY(pb_series_make(&b->t, &b->set));
     *sessions = &b->set;

@@ -250,11 +250,15 @@ static pb_status match(const matching *m, const pb_series *c, const pb_exact_cou
 
 /* ---- counters that the candidate lacks ---------------------------------------------------------------- */
 
-/* True if the candidate has another exact counter of this case. */
-static bool case_was_counted(const matching *m, const char *key)
+/* True if the candidate counted what the base's counter b counts in the same case: the exact keys agree already. A run
+ * of a metric group counts nothing but the events of its group, so any row of the case tells that it was counted. */
+static bool case_was_counted(const matching *m, const pb_series *b)
 {
-    const pb_series *c = pb_series_find(m->cand, key, "kernel_launches");
-    return counted(c);
+    if (pb_exact_find(b->metric)->depends != PB_EXACT_ON_GROUP)
+        return counted(pb_series_find(m->cand, b->key, "kernel_launches"));
+    for (size_t i = 0; i < m->cand->n; i++)
+        if (strcmp(m->cand->s[i].key, b->key) == 0) return true;
+    return false;
 }
 
 static pb_status lost(const matching *m, const source *from)
@@ -262,7 +266,7 @@ static pb_status lost(const matching *m, const source *from)
     for (size_t i = 0; from->set && i < from->set->n; i++) {
         const pb_series *b = &from->set->s[i];
         if (!counted(b) || !pb_exact_keys_agree(&from->key, &m->key, b->metric)) continue;
-        if (!case_was_counted(m, b->key) || pb_series_find(m->cand, b->key, b->metric)) continue;
+        if (!case_was_counted(m, b) || pb_series_find(m->cand, b->key, b->metric)) continue;
         PB_TRY(append(m, (pb_verdict){.base = b,
                                       .id = PB_VERDICT_MISSING,
                                       .ratio = (double)NAN,

@@ -5,6 +5,6 @@
 
 /* Emits registers and local_bytes (metrics.def) of the call fn(ctx, self), which is recorded into a graph once, and not
  * executed. Does nothing on a CPU, and for a call without kernels. A call that cannot be recorded gives rows without a
- * value that say why. */
+ * value that say why. EDEVICE, ENOMEM: the recording failed. */
 pb_status pb_emit_resources(pb_emitter *e, const pb_case *c, pb_ctx *ctx, pb_fn fn, void *self);
 #endif

@@ -65,7 +65,8 @@ static pb_status emit(job *j, double recording, double dropped, double loss)
         snprintf(note, sizeof note, "recorded on %.0f of %d ranks; rank 0: %zu ranges, %zu records of the GPU",
                  recording, pb_lockstep_size(j->env->lockstep), j->l.ranges, j->l.records);
     if (dropped > 0) {
-        snprintf(note, sizeof note, "%.0f records of the GPU were lost: a complete recording costs more", dropped);
+        snprintf(note, sizeof note, "%.0f records or samples of the GPU were lost: a complete recording costs more",
+                 dropped);
         return pb_emit(e, j->c, "step_time", (double)NAN, 0, PB_ROW_FAILED, note);
     }
     PB_TRY(pb_rank_samples_emit(e, j->c, "step_time", x->span[PB_RANK_STEP], x->n, note));

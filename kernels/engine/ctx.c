@@ -271,7 +271,7 @@ size_t pb_graph_nodes(pb_ctx *ctx, const pb_graph *graph) { return ctx->be->grap
 pb_status pb_graph_resources(pb_ctx *ctx, const pb_graph *graph, pb_kernel_resources *out)
 {
     *out = (pb_kernel_resources){0};
-    if (!ctx->be->graph_resources) return pb_fail(PB_EUNSUPPORTED, "%s: its ops are no kernels", ctx->be->name);
+    if (!ctx->be->graph_resources) return pb_fail(PB_EUNSUPPORTED, "%s launches no kernels of a GPU", ctx->be->name);
     return ctx->be->graph_resources(graph, out);
 }
 

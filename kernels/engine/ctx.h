@@ -29,7 +29,7 @@ typedef void (*pb_graph_node_fn)(void *handle, const pb_range_stack *place);
 typedef struct pb_kernel_resources {
     size_t kernels;
     int registers;      /* of a thread */
-    size_t local_bytes; /* of a thread: local memory, to which the compiler spills registers */
+    size_t local_bytes; /* of a thread: local memory: spilled registers, stack */
 } pb_kernel_resources;
 
 /* Facts that a device reports about itself, recorded with every run; 0 or "" where a fact is not available. */

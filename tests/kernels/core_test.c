@@ -172,7 +172,7 @@ static void recording_does_not_run_the_ops(void **state)
     CHECK_OK(pb_record(ctx, work, &j, &g));
     assert_int_equal(pb_graph_nodes(ctx, g), 1);
     pb_kernel_resources r;
-    CHECK_FAILS(pb_graph_resources(ctx, g, &r), PB_EUNSUPPORTED, "its ops are no kernels");
+    CHECK_FAILS(pb_graph_resources(ctx, g, &r), PB_EUNSUPPORTED, "cpu launches no kernels of a GPU");
     CHECK_NEAR(y[0], -1, 0);
     j.a.T = 0; /* arguments were copied when recording */
     const pb_counts before = ctx->counts;

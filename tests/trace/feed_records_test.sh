@@ -66,7 +66,7 @@ names=$(zcat "$graph" | grep -c '^name ')
 ! grep '^samples,' without || fail 'a table of samples without samples'
 cmp -s <(grep -v '^samples,' with) without || fail 'samples change the other figures of bench analyze'
 "$bench" analyze h200-sampled-graph >log 2>&1 || fail "sampled: $(cat log)"
-grep -qx 'blurred, because shorter than 10 samples in a step: forward, loss, backward, clip, optimizer, no phase, idle' log ||
+grep -qx 'blurred, because their pieces are shorter than 10 samples: forward, loss, backward, clip, optimizer, no phase, idle' log ||
     fail "sampled: the short phases are not named: $(grep blurred log)"
 
 # Two windows of equally many steps: the means of both are weighted by the sampled times.

@@ -38,13 +38,16 @@ expect 0 '' "$train" "${args[@]}" --steps 20 --profile-ranks 0 --profile-steps 4
     --profile-sampling-interval 200 --profile-out sampled
 tracks=$(zcat sampled/traces/*/rank0.json.gz | grep '"ph":"C"' | grep -o '"name":"[a-z0-9_]*' | sort | uniq -c)
 echo "$tracks"
+zcat sampled/traces/*/rank0.json.gz | grep '"name":"sm_busy (%)"' | grep -qE '"value":[1-9]' || fail 'no sample has a busy SM'
 [[ $(wc -l <<<"$tracks") -eq 8 && $(awk '$1 < 100' <<<"$tracks" | wc -l) -eq 0 ]] || fail "tracks: $tracks"
 tr -d ' \n' <sampled/ranks/rank0.json | grep -q '"lost":0,"outside":0,"overflows":0' || fail "samples: $(cat sampled/ranks/rank0.json)"
 
 expect 0 '' "$train" "${args[@]}" --steps 8 --profile-ranks 0 --profile-steps 4:0:1:3 --profile-counters STEP:phase --profile-out counted
-"$bench" analyze counters counted >counted.txt 2>log || fail "counters: $(cat log)"
-cat counted.txt
+"$bench" analyze counters counted --format csv >csv 2>log || fail "counters: $(cat log)"
 for phase in forward backward optimizer; do
-    grep -qE "^$phase .*[1-9]" counted.txt || fail "counters: no figures of $phase"
+    for metric in counted_time dram_bytes sm_busy; do
+        awk -F, -v p=$phase -v m=$metric '$4 == p && $5 == m && $6 > 0 { found = 1 } END { exit !found }' csv ||
+            fail "counters: no $metric of $phase: $(cat csv)"
+    done
 done
 exit $((failures > 0))

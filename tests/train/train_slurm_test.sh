@@ -13,19 +13,18 @@ a=slurm-$$-a b=slurm-$$-b near=10.213.78.1 far=10.213.78.2
 for program in munged slurmctld slurmd srun sbatch; do
     command -v $program >/dev/null || { echo "skipped: no $program (Debian: slurmctld slurmd slurm-client munge)" && exit 77; }
 done
+inside() { ip netns pids "$a" && ip netns pids "$b"; } 2>/dev/null # the processes of both hosts
+finish() {
+    inside | xargs -r kill -9
+    [ ! -e "$dir/munge.pid" ] || kill "$(cat "$dir/munge.pid")"
+    for host in "$a" "$b"; do [ ! -e "/run/netns/$host" ] || ip netns del "$host"; done
+    rm -rf "$dir"
+}
+trap finish EXIT
 unshare --net --uts true 2>log && ip netns add "$a" 2>>log && ip netns add "$b" 2>>log || {
     echo "skipped, because this user cannot make namespaces: $(tail -n 1 log)"
     exit 77
 }
-inside() { ip netns pids "$a" && ip netns pids "$b"; } # the processes of both hosts
-finish() {
-    inside | xargs -r kill -9
-    [ ! -e "$dir/munge.pid" ] || kill "$(cat "$dir/munge.pid")"
-    ip netns del "$a"
-    ip netns del "$b"
-    rm -rf "$dir"
-}
-trap finish EXIT
 ip link add v0 netns "$a" type veth peer name v0 netns "$b"
 for host in "$a $near" "$b $far"; do
     ip -n "${host% *}" addr add "${host#* }/24" dev v0

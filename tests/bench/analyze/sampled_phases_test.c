@@ -35,15 +35,16 @@ static void samples_are_weighted_by_the_time_of_a_part(void **state)
     static const struct {
         const char *name;
         double seconds, sampled, weighted[METRICS], weight[METRICS];
+        long pieces; /* the pause from 10 to 10.5 is shorter than an interval */
     } want[] = {
         /* step: 1 to 5; 7 to 8 is lost; 8 to 9 of the sample at 8; 9 to 10.25; 10.25 to 11.25, the end of the last */
-        {"step", 9, 7.25, {100 + 80 + 112.5 + 100, 8 + 8 + 11.25 + 10}, {7.25, 6.25}},
+        {"step", 9, 7.25, {100 + 80 + 112.5 + 100, 8 + 8 + 11.25 + 10}, {7.25, 6.25}, 2},
         /* idle: half of the samples at 1 and 4; 9 to 10; 10.5 to 11.25 */
-        {"idle", 3.5, 2.75, {5 + 20 + 90 + 75, 0.5 + 2 + 9 + 7.5}, {2.75, 2.75}},
-        {"no phase", 0.5, 0.5, {0.25 * 90 + 0.25 * 100, 0.25 * 9 + 0.25 * 10}, {0.5, 0.5}},
+        {"idle", 3.5, 2.75, {5 + 20 + 90 + 75, 0.5 + 2 + 9 + 7.5}, {2.75, 2.75}, 3},
+        {"no phase", 0.5, 0.5, {0.25 * 90 + 0.25 * 100, 0.25 * 9 + 0.25 * 10}, {0.5, 0.5}, 1},
         /* backward: the sample at 2 reaches over the border of the phases, so both have a half of it */
-        {"backward", 4, 3, {10 + 30 + 20 + 80, 3 + 2 + 8}, {3, 2.5}},
-        {"forward", 1, 1, {5 + 10, 0.5}, {1, 0.5}},
+        {"backward", 4, 3, {10 + 30 + 20 + 80, 3 + 2 + 8}, {3, 2.5}, 2},
+        {"forward", 1, 1, {5 + 10, 0.5}, {1, 0.5}, 1},
     };
     pb_sampled s;
     CHECK_OK(pb_samples_divide(&t, &s));
@@ -51,6 +52,7 @@ static void samples_are_weighted_by_the_time_of_a_part(void **state)
     for (size_t i = 0; i < s.n; i++) {
         assert_string_equal(s.part[i].name, want[i].name);
         CHECK_NEAR(s.part[i].seconds, want[i].seconds, 1e-12);
+        assert_int_equal(s.part[i].pieces, want[i].pieces);
         CHECK_NEAR(s.part[i].sampled, want[i].sampled, 1e-12);
         for (int m = 0; m < METRICS; m++) {
             CHECK_NEAR(s.part[i].weighted[m], want[i].weighted[m], 1e-12);

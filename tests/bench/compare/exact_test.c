@@ -239,6 +239,9 @@ static void a_median_of_calls_is_stored(void **state)
     write_text("median/results.csv", HEAD "2,r1,cuda-x,0," CASE ",l2_read_sectors,1,none,963508.5,10,ok,10 calls\n");
     stored("median", "1 counters from ");
     compared("median", PB_EXIT_OK, ": 1 equal\n");
+    write_text("median/results.csv",
+               HEAD "2,r1,cuda-x,0," CASE ",l2_hit_share,1,none,1,10,ok,\n"); /* counted, without it */
+    compared("median", PB_EXIT_INCOMPARABLE, "an exact counter that the candidate does not count");
 }
 
 #define ACCEPTED "key,metric,from,to,reason,until\n"

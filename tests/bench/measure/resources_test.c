@@ -80,9 +80,24 @@ static void no_value_without_a_recording(void **state)
     assert_non_null(strstr(rows_on(&scripted, PB_CUDA), "local_bytes,B,none,,0,unsupported,the driver is too old"));
 }
 
+/* A device that is lost ends the case: its rows would look like those of a call that cannot be recorded. */
+static void a_failure_is_no_row(void **state)
+{
+    pb_emitter e = {0};
+    pb_case c = {.key = "kernels/x"};
+    pb_ctx ctx = {.be = &scripted, .id = PB_CUDA};
+    (void)state;
+    recorded = PB_EDEVICE, reading = PB_OK;
+    open_emitter(&e);
+    CHECK_FAILS(pb_emit_resources(&e, &c, &ctx, work, NULL), PB_EDEVICE, "a host sync cannot be recorded");
+    assert_null(strstr(results(), "registers"));
+    close_emitter(&e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rows_of_a_gpu), cmocka_unit_test(nothing_without_kernels),
-                                       cmocka_unit_test(no_value_without_a_recording)};
+                                       cmocka_unit_test(no_value_without_a_recording),
+                                       cmocka_unit_test(a_failure_is_no_row)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
