@@ -18,9 +18,9 @@
  *
  * Of a ratio, such as the share of sectors that L2 finds, each sample counts by its time, not by its sectors.
  *
- * The limit of this: a sample does not say when in its interval the counted work was done. One that reaches over the
- * border of two parts counts for both in proportion, so parts shorter than a few samples are blurred: their means are
- * partly those of their neighbours. Idle time between kernels consists of gaps that are much shorter than a sample;
+ * The limit of this: a sample does not say when in its interval the counted work was done. One that spans two parts is
+ * divided between them by the time in each, so parts shorter than a few samples are blurred: their means are partly
+ * those of their neighbours. Idle time between kernels consists of gaps that are much shorter than a sample;
  * its means say what the GPU did around the gaps. */
 #ifndef PB_SAMPLES_H
 #define PB_SAMPLES_H

@@ -6,6 +6,6 @@
 #include "kernels/engine/ctx.h"
 
 /* Reads the attributes of all kernels of the graph, those of libraries included, from the driver. EUNSUPPORTED: the
- * driver lacks a call. EDEVICE, ENOMEM. */
+ * driver lacks a call, or does not know a kernel. EDEVICE, ENOMEM. */
 pb_status pb_graph_kernels(cudaGraph_t graph, pb_kernel_resources *out);
 #endif

@@ -29,7 +29,7 @@ typedef void (*pb_graph_node_fn)(void *handle, const pb_range_stack *place);
 typedef struct pb_kernel_resources {
     size_t kernels;
     int registers;      /* of a thread */
-    size_t local_bytes; /* of a thread: local memory: spilled registers, stack */
+    size_t local_bytes; /* local memory of a thread: spilled registers, stack */
 } pb_kernel_resources;
 
 /* Facts that a device reports about itself, recorded with every run; 0 or "" where a fact is not available. */
@@ -197,7 +197,7 @@ pb_status pb_device_check(pb_ctx *ctx);
 pb_status pb_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
 pb_status pb_replay(pb_ctx *ctx, void *graph); /* a pb_fn; `graph` is a pb_graph * */
 size_t pb_graph_nodes(pb_ctx *ctx, const pb_graph *graph);
-/* EUNSUPPORTED: a CPU, or a driver that does not tell. */
+/* EUNSUPPORTED: a CPU, or a driver that does not tell. EDEVICE, ENOMEM. */
 pb_status pb_graph_resources(pb_ctx *ctx, const pb_graph *graph, pb_kernel_resources *out);
 /* For a profiler that was attached after the recording: calls node() for each node whose ranges are known, and
  * instantiates the graph once more, so that the profiler hears which node of the new instance is a copy of which. Waits

@@ -5,23 +5,11 @@
 # privilege to make namespaces.
 train=$1 bench=$2
 . "${0%/*}/../cli.sh"
+. "${0%/*}/hosts.sh"
 export TMPDIR=$dir
-a=plumb-$$-a b=plumb-$$-b near=10.213.77.1 far=10.213.77.2
+trap 'no_hosts; rm -rf "$dir"' EXIT
+two_hosts plumb 10.213.77
 
-unshare --net --uts true 2>log && ip netns add "$a" 2>>log && ip netns add "$b" 2>>log || {
-    echo "skipped, because this user cannot make namespaces: $(tail -n 1 log)"
-    exit 77
-}
-trap 'ip netns del "$a"; ip netns del "$b"; rm -rf "$dir"' EXIT
-ip link add v0 netns "$a" type veth peer name v0 netns "$b"
-for host in "$a $near" "$b $far"; do
-    ip -n "${host% *}" addr add "${host#* }/24" dev v0
-    ip -n "${host% *}" link set v0 up
-    ip -n "${host% *}" link set lo up
-done
-
-# on NAMESPACE NAME COMMAND...: runs the command on the host of this name.
-on() { ip netns exec "$1" unshare --uts sh -c 'hostname "$0" && exec "$@"' "${@:2}"; }
 # In place of ssh: mpirun calls it with options, the host and a command line. The other host gets none of the environment.
 cat >agent <<END
 #!/bin/bash
@@ -43,10 +31,10 @@ results() { cut -d, -f1-5,11,12 "$1"; } # the columns that do not depend on the 
 none_left() {
     local i
     for ((i = 0; i < 100; i++)); do
-        [[ -n $(ip netns pids "$a")$(ip netns pids "$b") ]] || return
+        [[ -n $(inside) ]] || return
         sleep 0.1
     done
-    fail "$1: left running: $(ip netns pids "$a" | xargs -r ps -o args= -p) $(ip netns pids "$b" | xargs -r ps -o args= -p)"
+    fail "$1: left running: $(inside | xargs -r ps -o args= -p)"
 }
 
 expect 0 '' "$train" "${args[@]}" --accumulate 4 --log one.csv --export one

@@ -7,33 +7,19 @@
 # namespaces.
 train=$1 recipes=$2
 . "${0%/*}/../cli.sh"
+. "${0%/*}/hosts.sh"
 export TMPDIR=$dir PATH=$PATH:/usr/sbin
-a=slurm-$$-a b=slurm-$$-b near=10.213.78.1 far=10.213.78.2
-
 for program in munged slurmctld slurmd srun sbatch; do
     command -v $program >/dev/null || { echo "skipped: no $program (Debian: slurmctld slurmd slurm-client munge)" && exit 77; }
 done
-inside() { ip netns pids "$a" && ip netns pids "$b"; } 2>/dev/null # the processes of both hosts
 finish() {
     inside | xargs -r kill -9
     [ ! -e "$dir/munge.pid" ] || kill "$(cat "$dir/munge.pid")"
-    for host in "$a" "$b"; do [ ! -e "/run/netns/$host" ] || ip netns del "$host"; done
+    no_hosts
     rm -rf "$dir"
 }
 trap finish EXIT
-unshare --net --uts true 2>log && ip netns add "$a" 2>>log && ip netns add "$b" 2>>log || {
-    echo "skipped, because this user cannot make namespaces: $(tail -n 1 log)"
-    exit 77
-}
-ip link add v0 netns "$a" type veth peer name v0 netns "$b"
-for host in "$a $near" "$b $far"; do
-    ip -n "${host% *}" addr add "${host#* }/24" dev v0
-    ip -n "${host% *}" link set v0 up
-    ip -n "${host% *}" link set lo up
-done
-# on NAMESPACE NAME COMMAND...: runs the command on the host of this name. Not by `ip netns exec`, which mounts another /sys,
-# without the control groups that slurmd needs.
-on() { nsenter --net="/run/netns/$1" unshare --uts sh -c 'hostname "$0" && exec "$@"' "${@:2}"; }
+two_hosts slurm 10.213.78
 
 # ---- Slurm's daemons: munged for both hosts, the controller on host-a, a slurmd on each ------------------------------
 mkdir state tmp-host-a tmp-host-b spool-host-a spool-host-b
