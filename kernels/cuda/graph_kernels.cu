@@ -36,7 +36,8 @@ static pb_status add_kernel(const driver *d, cudaGraphNode_t node, pb_kernel_res
     if (r == CUDA_SUCCESS) r = d->attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, p.func);
     if (r == CUDA_SUCCESS) r = d->attribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, p.func);
     if (r != CUDA_SUCCESS)
-        return pb_fail(PB_EUNSUPPORTED, "cuda: the driver does not tell what a recorded kernel takes: error %d", (int)r);
+        return pb_fail(PB_EUNSUPPORTED, "cuda: the driver does not tell what a recorded kernel takes: error %d",
+                       (int)r);
     out->kernels++;
     if (registers > out->registers) out->registers = registers;
     if ((size_t)local > out->local_bytes) out->local_bytes = (size_t)local;
