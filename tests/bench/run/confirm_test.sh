@@ -121,6 +121,10 @@ for signal in INT KILL; do
         says INT interrupted
         grep -q 'kept as a session' "$dir/log" || fail 'INT: a complete run is not kept as a session'
     fi
+    if [[ $signal == KILL ]]; then # as if killed between two processes: then no row is marked as truncated
+        sed -i '/,3,paired/d' KILL/again/results.csv
+        ! grep -q truncated KILL/again/results.csv || fail 'KILL: a truncated row is left'
+    fi
     stopped $signal "$([[ $signal == KILL ]] || echo '3,interrupted ')"
 done
 exit $((failures > 0))
