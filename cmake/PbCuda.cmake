@@ -1,5 +1,6 @@
 # PbCuda.cmake - pb_add_cuda(target source...): adds .cu files for which ptxas warnings are errors. A register spill is
-# such a warning; a source listed in kernels/spills.allow may spill as many bytes as stated there, and no more.
+# such a warning; a source listed in kernels/spills.allow may spill as many bytes as stated there, in the code for the
+# architectures named there, and no more.
 function(pb_add_cuda target)
   set(allow ${CMAKE_SOURCE_DIR}/kernels/spills.allow)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${allow})
@@ -7,8 +8,8 @@ function(pb_add_cuda target)
   foreach(source IN LISTS ARGN)
     set(bytes "")
     foreach(line IN LISTS lines)
-      if(line MATCHES "^([^ ]+) +([0-9]+) +[^ ]" AND source STREQUAL CMAKE_MATCH_1)
-        set(bytes ${CMAKE_MATCH_2})
+      if(line MATCHES "^([^ ]+) +([0-9]+) +(sm_[^ ]+) +[^ ]" AND source STREQUAL CMAKE_MATCH_1)
+        set(bytes ${CMAKE_MATCH_2}:${CMAKE_MATCH_3})
       endif()
     endforeach()
     if(bytes STREQUAL "")
@@ -18,6 +19,7 @@ function(pb_add_cuda target)
       string(MAKE_C_IDENTIFIER ${target}_${source} object)
       add_library(${object} OBJECT ${source})
       target_link_libraries(${object} PRIVATE pb_options)
+      target_compile_options(${object} PRIVATE -Xptxas=-v)
       set_target_properties(${object} PROPERTIES CUDA_COMPILER_LAUNCHER "${CMAKE_SOURCE_DIR}/scripts/spills;${bytes}")
       target_sources(${target} PRIVATE $<TARGET_OBJECTS:${object}>)
     endif()

@@ -114,15 +114,20 @@ static bool instruction_set(const char *name)
     return false;
 }
 
+/* Sets *taken to whether an implementation takes this shape: plan->impl, if that is set. */
+static pb_status takes_shape(pb_ctx *plan, const pb_op *op, pb_dtype t, const int *dim, bool *taken)
+{
+    planned c;
+    PB_TRY(planned_open(plan, op, t, dim, &c));
+    *taken = pb_op_pick(plan, op, c.args) != NULL;
+    planned_close(&c);
+    return PB_OK;
+}
+
 pb_status pb_kernel_edge(pb_ctx *plan, const pb_op *op, pb_dtype t, const pb_dims *from, const pb_dims **out)
 {
     const pb_dims *dim = from;
-    for (bool taken = false; (*dim)[0] && !taken; dim += !taken) {
-        planned c;
-        PB_TRY(planned_open(plan, op, t, *dim, &c));
-        taken = pb_op_pick(plan, op, c.args) != NULL;
-        planned_close(&c);
-    }
+    for (bool taken = false; (*dim)[0] && !taken; dim += !taken) PB_TRY(takes_shape(plan, op, t, *dim, &taken));
     *out = (*dim)[0] ? dim : NULL;
     return PB_OK;
 }
@@ -149,10 +154,15 @@ static pb_status add_shape(const pb_op *op, const pb_impl *impl, pb_dtype t, con
     return to->add(to->user, &c);
 }
 
-static pb_status add_grid(const pb_op *op, const pb_impl *impl, pb_dtype t, const pb_dims *grid, bool all,
+/* Adds the shapes of a grid that the implementation takes; all = false: the first of them alone. */
+static pb_status add_grid(pb_ctx *plan, const pb_op *op, const pb_impl *impl, pb_dtype t, const pb_dims *grid, bool all,
                           const adder *to)
 {
-    for (const pb_dims *dim = grid; (*dim)[0] && (all || dim == grid); dim++) PB_TRY(add_shape(op, impl, t, dim, to));
+    bool taken = false;
+    for (const pb_dims *dim = grid; (*dim)[0] && (all || !taken); dim++) {
+        PB_TRY(takes_shape(plan, op, t, *dim, &taken));
+        if (taken) PB_TRY(add_shape(op, impl, t, dim, to));
+    }
     return PB_OK;
 }
 
@@ -167,12 +177,12 @@ static pb_status add_edges(pb_ctx *plan, const pb_op *op, const pb_impl *impl, p
     return PB_OK;
 }
 
-/* Adds cases: the first shape of the op's grid (--grid full: all of them) and, on a GPU, all shapes of its device
- * grid. */
-static pb_status add_shapes(const pb_op *op, const pb_impl *impl, pb_dtype t, const adder *to)
+/* Adds cases for the shapes that the implementation takes: the first of the op's grid (--grid full: all of them) and,
+ * on a GPU, all of its device grid. */
+static pb_status add_shapes(pb_ctx *plan, const pb_op *op, const pb_impl *impl, pb_dtype t, const adder *to)
 {
-    PB_TRY(add_grid(op, impl, t, op->grid, to->full, to));
-    return to->device && op->device_grid ? add_grid(op, impl, t, op->device_grid, true, to) : PB_OK;
+    PB_TRY(add_grid(plan, op, impl, t, op->grid, to->full, to));
+    return to->device && op->device_grid ? add_grid(plan, op, impl, t, op->device_grid, true, to) : PB_OK;
 }
 
 static pb_status add_impl(pb_ctx *plan, const pb_op *op, const pb_impl *impl, const adder *to)
@@ -182,7 +192,7 @@ static pb_status add_impl(pb_ctx *plan, const pb_op *op, const pb_impl *impl, co
         const pb_dims *edge;
         PB_TRY(pb_kernel_edge(plan, op, (pb_dtype)t, op->edge, &edge));
         if (edge && to->edges) PB_TRY(add_edges(plan, op, impl, (pb_dtype)t, edge, to));
-        else if (edge) PB_TRY(add_shapes(op, impl, (pb_dtype)t, to));
+        else if (edge) PB_TRY(add_shapes(plan, op, impl, (pb_dtype)t, to));
     }
     return PB_OK;
 }

@@ -19,11 +19,4 @@ size_t pb_attention_bwd_wgmma_workspace(const void *args);
 
 /* Enqueues one kernel that computes delta[b,h,i] = sum_d do_i o_i, for either dtype and any D. */
 pb_status pb_attention_delta_cuda(pb_ctx *ctx, const pb_attention_bwd_args *a, float *delta);
-
-/* Allows a kernel `bytes` of dynamic shared memory; CUDA requires this above 48 KB. */
-template <class K> static inline pb_status pb_attention_smem(K *kernel, size_t bytes)
-{
-    PB_CUDA_TRY(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    return PB_OK;
-}
 #endif

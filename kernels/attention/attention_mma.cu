@@ -346,9 +346,13 @@ __global__ __launch_bounds__(THREADS) void dq_kernel(const pb_attention_bwd_args
 
 /* ---- host functions that launch the kernels ------------------------------------------------------------------ */
 
+static_assert(fwd_smem<128> <= PB_GPU_LEAST_SHARED && sizeof(dkv_smem<128>) <= PB_GPU_LEAST_SHARED &&
+                  sizeof(dq_smem<128>) <= PB_GPU_LEAST_SHARED,
+              "the kernels must fit every GPU");
+
 template <int DP> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd_args &a)
 {
-    PB_TRY(pb_attention_smem(fwd_kernel<DP>, fwd_smem<DP>));
+    PB_TRY(pb_cuda_allow_shared(fwd_kernel<DP>, fwd_smem<DP>));
     const unsigned blocks = (unsigned)((a.S + OWN - 1) / OWN * a.H * a.B);
     fwd_kernel<DP><<<blocks, THREADS, fwd_smem<DP>, pb_cuda_stream(ctx)>>>(a);
     return pb_cuda_launched(ctx, "attention_fwd mma");
@@ -356,7 +360,7 @@ template <int DP> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd_args 
 
 template <int DP, class G> pb_status dkv_launch(pb_ctx *ctx, const pb_attention_bwd_args &a, const float *delta)
 {
-    PB_TRY(pb_attention_smem(dkv_kernel<DP, G>, sizeof(dkv_smem<DP>)));
+    PB_TRY(pb_cuda_allow_shared(dkv_kernel<DP, G>, sizeof(dkv_smem<DP>)));
     const unsigned blocks = (unsigned)((pb_attention_bwd_keys(&a) + OWN - 1) / OWN * a.B * a.K);
     dkv_kernel<DP, G><<<blocks, THREADS, sizeof(dkv_smem<DP>), pb_cuda_stream(ctx)>>>(a, delta);
     return pb_cuda_launched(ctx, "attention_bwd mma, dk and dv");
@@ -365,7 +369,7 @@ template <int DP, class G> pb_status dkv_launch(pb_ctx *ctx, const pb_attention_
 template <int DP> pb_status bwd_launch(pb_ctx *ctx, const pb_attention_bwd_args &a, const float *delta)
 {
     PB_TRY(a.wide ? (dkv_launch<DP, float>(ctx, a, delta)) : (dkv_launch<DP, bf16>(ctx, a, delta)));
-    PB_TRY(pb_attention_smem(dq_kernel<DP>, sizeof(dq_smem<DP>)));
+    PB_TRY(pb_cuda_allow_shared(dq_kernel<DP>, sizeof(dq_smem<DP>)));
     const unsigned tiles = (unsigned)((a.S + OWN - 1) / OWN * a.B);
     dq_kernel<DP><<<tiles * a.H, THREADS, sizeof(dq_smem<DP>), pb_cuda_stream(ctx)>>>(a, delta);
     return pb_cuda_launched(ctx, "attention_bwd mma, dq");

@@ -280,7 +280,7 @@ template <int D, int G, bool MORE> pb_status fwd_launch(pb_ctx *ctx, const pb_at
     PB_TRY(tensor_map(&mq, a.q, a.ldq, a.B, a.S, a.H, D, plan<D, G>::QUERIES));
     PB_TRY(tensor_map(&mk, a.k, a.ldk, a.B, pb_attention_keys(&a), a.K, D, KEYS));
     PB_TRY(tensor_map(&mv, a.v, a.ldv, a.B, pb_attention_keys(&a), a.K, D, KEYS));
-    PB_TRY(pb_attention_smem(fwd_kernel<D, G, MORE>, bytes));
+    PB_TRY(pb_cuda_allow_shared(fwd_kernel<D, G, MORE>, bytes));
     fwd_kernel<D, G, MORE><<<blocks, plan<D, G>::THREADS, bytes, pb_cuda_stream(ctx)>>>(mq, mk, mv, a, total);
     return pb_cuda_launched(ctx, "attention_fwd wgmma");
 }

@@ -433,7 +433,7 @@ template <int D, dq_way WAY> pb_status bwd_launch(pb_ctx *ctx, const pb_attentio
         stats_kernel<D><<<room.count * STATS_BLOCKS, 256, 0, pb_cuda_stream(ctx)>>>(a, room, WAY == ANY_ORDER);
         PB_TRY(pb_cuda_launched(ctx, "attention_bwd wgmma, delta"));
     }
-    PB_TRY(pb_attention_smem(bwd_kernel<D, WAY>, bytes));
+    PB_TRY(pb_cuda_allow_shared(bwd_kernel<D, WAY>, bytes));
     bwd_kernel<D, WAY><<<heads * pb_cut_before(&cut, cut.keys), THREADS, bytes, pb_cuda_stream(ctx)>>>(m, a, room);
     PB_TRY(pb_cuda_launched(ctx, "attention_bwd wgmma"));
     const int dq_blocks = WAY == AT_ONCE ? 0 : room.count * 2;

@@ -35,11 +35,36 @@ static cuda_state *state_of(const pb_ctx *ctx) { return (cuda_state *)ctx->priv;
 const pb_cuda_device *pb_cuda_device_of(const pb_ctx *ctx) { return &state_of(ctx)->device; }
 pb_cuda_blas *pb_cuda_blas_of(const pb_ctx *ctx) { return state_of(ctx)->blas; }
 
+/* Returns PB_CAPABILITY, read once; 0 if it is not set or wrong. Opening a device reports that it is wrong. */
+static int assumed_capability(void)
+{
+    static const int once = [] {
+        int capability;
+        return pb_gpu_assumed(&capability) == PB_OK ? capability : 0;
+    }();
+    return once;
+}
+
+/* Returns an attribute of the current device; 0 without a device. */
+static int of_current_device(cudaDeviceAttr which)
+{
+    int device, value = 0;
+    if (cudaGetDevice(&device) != cudaSuccess) return 0;
+    return cudaDeviceGetAttribute(&value, which, device) == cudaSuccess ? value : 0;
+}
+
 bool pb_cuda_has_sm90(void)
 {
-    int device, major = 0;
-    return cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major == 9;
+    const int assumed = assumed_capability();
+    return (assumed ? assumed / 10 : of_current_device(cudaDevAttrComputeCapabilityMajor)) == 9;
+}
+
+size_t pb_cuda_shared(void)
+{
+    const int assumed = assumed_capability();
+    if (assumed) return pb_gpu_shared(assumed);
+    const int bytes = of_current_device(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    return bytes ? (size_t)bytes : (size_t)PB_GPU_LEAST_SHARED;
 }
 
 /* ---- turning errors of the CUDA runtime into statuses ----------------------------------------------------------- */
@@ -109,7 +134,7 @@ static pb_status read_facts(pb_cuda_device *d, int device)
     PB_TRY(attribute(&sms, cudaDevAttrMultiProcessorCount, device));
     PB_TRY(attribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     PB_TRY(attribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
-    PB_TRY(attribute(&d->smem_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    PB_TRY(attribute(&d->shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
     PB_TRY(attribute(&d->l2, cudaDevAttrL2CacheSize, device));
     d->sms = (int)sms;
     d->cc = (int)(10 * major + minor);
@@ -128,6 +153,17 @@ static pb_status recent_enough(int device, int cc)
     if (cc >= PB_GPU_LEAST_CAPABILITY) return PB_OK;
     PB_CUDA_TRY(cudaGetDeviceProperties(&p, device));
     return pb_gpu_check_capability(device, p.name, cc);
+}
+
+/* Applies PB_CAPABILITY to the facts of the device. */
+static pb_status assume(pb_cuda_device *d)
+{
+    int assumed;
+    PB_TRY(pb_gpu_assumed(&assumed));
+    if (!assumed) return PB_OK;
+    PB_TRY(pb_gpu_can_assume(d->cc, assumed));
+    d->shared = pb_gpu_shared(assumed);
+    return PB_OK;
 }
 
 /* Checks that this build has code for the device's architecture. */
@@ -159,6 +195,7 @@ static pb_status open_state(pb_ctx *ctx, int device)
     PB_TRY(device_exists(device));
     PB_TRY(read_facts(&s->device, device));
     PB_TRY(recent_enough(device, s->device.cc));
+    PB_TRY(assume(&s->device));
     PB_CUDA_TRY(cudaSetDevice(device));
     PB_TRY(has_code(device, s->device.cc));
     PB_TRY(memory_in_use(&s->used_at_open));

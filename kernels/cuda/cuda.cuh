@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include "kernels/engine/gpu_check.h"
 #include "kernels/engine/op.h"
 
 /* Turns a failed runtime call into a status: ENOMEM, with the free memory in the message, or else EDEVICE. It also
@@ -22,8 +23,8 @@ static inline cudaStream_t pb_cuda_stream(pb_ctx *ctx) { return (cudaStream_t)ct
 
 /* Facts of ctx's device, read once when the device is opened. */
 typedef struct pb_cuda_device {
-    int sms, cc;       /* number of SMs; compute capability times 10 */
-    size_t smem_optin; /* most bytes of shared memory that one CTA may use */
+    int sms, cc;   /* number of SMs; compute capability times 10 */
+    size_t shared; /* most bytes of shared memory that one CTA may use */
     size_t l2;
 } pb_cuda_device;
 const pb_cuda_device *pb_cuda_device_of(const pb_ctx *ctx);
@@ -35,6 +36,16 @@ static inline int pb_cuda_free_sms(const pb_ctx *ctx)
 }
 /* For `available` of an implementation: true if the current device runs code compiled for sm_90a. */
 bool pb_cuda_has_sm90(void);
+/* For `accepts` of an implementation: the most bytes of shared memory that one CTA may use on the current device.
+ * Without a device: PB_GPU_LEAST_SHARED. PB_CAPABILITY changes what both functions return; see gpu_check.h. */
+size_t pb_cuda_shared(void);
+
+/* Allows a kernel `bytes` of dynamic shared memory; CUDA requires this above 48 KB, static shared memory included. */
+template <class K> static inline pb_status pb_cuda_allow_shared(K *kernel, size_t bytes)
+{
+    PB_CUDA_TRY(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    return PB_OK;
+}
 
 /* Call it after kernel<<<..., pb_cuda_stream(ctx)>>>. It counts the launch, in ctx->tally under the name `what`, and
  * returns the error of the launch as a status. */

@@ -279,7 +279,7 @@ template <int D, int G> pb_status fwd_launch(pb_ctx *ctx, const pb_dynmask_atten
     PB_TRY(tensor_map(&mq, a.q, a.ldq, a.B, a.S, a.H, D, plan<G>::QUERIES));
     PB_TRY(slot_map(&mk, c.k, c, D, KEYS));
     PB_TRY(slot_map(&mv, c.v, c, D, KEYS));
-    PB_TRY(pb_attention_smem(fwd_kernel<D, G>, bytes));
+    PB_TRY(pb_cuda_allow_shared(fwd_kernel<D, G>, bytes));
     fwd_kernel<D, G><<<blocks, plan<G>::THREADS, bytes, pb_cuda_stream(ctx)>>>(mq, mk, mv, a, c, total);
     return pb_cuda_launched(ctx, "dynmask_attention_fwd wgmma");
 }

@@ -346,7 +346,7 @@ template <int D> pb_status bwd(pb_ctx *ctx, const pb_dynmask_attention_bwd_args 
     PB_TRY(prepare<D>(ctx, a, room));
     PB_TRY(maps_of<D>(m, a, room.lists, QUERIES<D>, KEYS));
     PB_TRY(trace_begin(ctx));
-    PB_TRY(pb_attention_smem(dkv_kernel<D>, bytes));
+    PB_TRY(pb_cuda_allow_shared(dkv_kernel<D>, bytes));
     dkv_kernel<D><<<blocks * room.parts, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, a, room);
     PB_TRY(pb_cuda_launched(ctx, "dynmask_attention_bwd wgmma, dk and dv"));
     PB_TRY(trace_end<D>(ctx, a, room));

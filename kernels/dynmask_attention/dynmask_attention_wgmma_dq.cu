@@ -185,7 +185,7 @@ template <int D> pb_status dq(pb_ctx *ctx, const pb_dynmask_attention_bwd_args &
     const workspace<D> room = lay_out<D>(ctx->scratch, a);
     bwd_maps m;
     PB_TRY(maps_of<D>(m, a, room.lists, DQ_ROWS, DQ_TILE / D));
-    PB_TRY(pb_attention_smem(dq_kernel<D>, bytes));
+    PB_TRY(pb_cuda_allow_shared(dq_kernel<D>, bytes));
     dq_kernel<D><<<(a.S + DQ_ROWS - 1) / DQ_ROWS * a.B * a.H, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, a, room);
     return pb_cuda_launched(ctx, "dynmask_attention_bwd wgmma, dq");
 }

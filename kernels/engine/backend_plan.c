@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/engine/ctx.h"
+#include "kernels/engine/gpu_check.h"
 
 typedef struct plan_state {
     uintptr_t next; /* address of the next allocation */
@@ -114,6 +115,8 @@ static const pb_backend plans[PB_NBACKENDS] = {[PB_CPU] = PLAN("cpu"), [PB_CUDA]
 
 pb_status pb_ctx_open_plan(pb_ctx *ctx, pb_backend_id id)
 {
+    int capability;
+    PB_TRY(pb_gpu_assumed(&capability)); /* so that a wrong PB_CAPABILITY is reported before anything else */
     plan_state *s = calloc(1, sizeof *s);
     if (!s) return pb_fail(PB_ENOMEM, "no memory for the state of the plan backend");
     s->next = first_address;

@@ -116,6 +116,7 @@ template <bwd_way WAY> pb_status bwd(pb_ctx *ctx, const void *args)
 /* The arguments of all ops except quantize begin with a pb_indexer. */
 template <bool (*TAKES)(const pb_indexer *)> bool takes(const void *args) { return TAKES((const pb_indexer *)args); }
 bool bwd_mma_takes(const void *args) { return pb_indexer_bwd_mma_takes((const pb_indexer_bwd_args *)args); }
+bool bwd_simt_takes(const void *args) { return pb_indexer_bwd_simt_takes((const pb_indexer_bwd_args *)args); }
 } // namespace
 
 extern "C" {
@@ -144,7 +145,7 @@ extern const pb_impl pb_indexer_at_cuda[] = {
 extern const pb_impl pb_indexer_bwd_cuda[] = {
     {.name = "mma", .run = bwd<SCATTERED>, .accepts = bwd_mma_takes, .workspace = scattered_workspace, .varies = true},
     {.name = "mma_ordered", .run = bwd<ORDERED>, .accepts = bwd_mma_takes, .workspace = ordered_workspace},
-    {.name = "simt", .run = bwd<SIMT>, .accepts = takes<pb_indexer_simt_takes>, .workspace = ordered_workspace},
+    {.name = "simt", .run = bwd<SIMT>, .accepts = bwd_simt_takes, .workspace = ordered_workspace},
     {0},
 };
 }

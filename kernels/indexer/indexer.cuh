@@ -33,6 +33,7 @@ pb_status pb_indexer_bwd_mma(pb_ctx *ctx, const pb_indexer_bwd_args *a, float *s
 
 /* True for D <= 256, with f32, bf16 or codes and any alignment. The SIMT passes are deterministic. */
 bool pb_indexer_simt_takes(const pb_indexer *x);
+bool pb_indexer_bwd_simt_takes(const pb_indexer_bwd_args *a); /* D up to 248 on a GPU with PB_GPU_LEAST_SHARED */
 pb_status pb_indexer_scores_simt(pb_ctx *ctx, const pb_indexer *x, const indexer_span *span);
 pb_status pb_indexer_at_simt(pb_ctx *ctx, const pb_indexer_at_args *a);
 pb_status pb_indexer_bwd_simt(pb_ctx *ctx, const pb_indexer_bwd_args *a, float *sums, int parts);
@@ -76,12 +77,12 @@ __device__ static inline void merge_slots(int *group, float *ds, int n)
     __syncthreads();
 }
 
-/* Launches a kernel with `bytes` of dynamic shared memory; the attribute is needed for more than 48 KB. */
+/* Launches a kernel with `bytes` of dynamic shared memory. */
 template <class K, class... A>
 static inline pb_status indexer_launch(pb_ctx *ctx, const char *what, K *kernel, size_t blocks, size_t bytes, A... args)
 {
     if (blocks == 0) return PB_OK;
-    PB_CUDA_TRY(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    PB_TRY(pb_cuda_allow_shared(kernel, bytes));
     kernel<<<(unsigned)blocks, INDEXER_THREADS, bytes, pb_cuda_stream(ctx)>>>(args...);
     return pb_cuda_launched(ctx, what);
 }

@@ -109,6 +109,9 @@ template <int DP, bool CODES> pb_status scores(pb_ctx *ctx, const pb_indexer &x,
 }
 } // namespace
 
+/* H is at most 128, see pb_indexer_mma_takes. scores_kernel holds the heads of two tokens. */
+static_assert(2 * heads_bytes<128>(128) <= PB_GPU_LEAST_SHARED, "the kernels must fit every GPU");
+
 bool pb_indexer_mma_takes(const pb_indexer *x)
 {
     const uintptr_t both = (uintptr_t)x->q | (uintptr_t)x->k, unit = x->q_scale ? 8 : 16;

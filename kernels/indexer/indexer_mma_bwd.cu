@@ -208,6 +208,7 @@ __global__ __launch_bounds__(INDEXER_THREADS, ORDERED || MT > 4 ? 1 : 2) void bw
     }
 }
 
+static_assert(sizeof(bwd_smem<8>) <= PB_GPU_LEAST_SHARED, "the kernel must fit every GPU");
 template <int MT, bool ORDERED> pb_status launch(pb_ctx *ctx, const pb_indexer_bwd_args &a, float *sums, int parts)
 {
     return indexer_launch(ctx, "indexer bwd mma", bwd_kernel<MT, ORDERED>, (size_t)a.x.B * (ORDERED ? parts : a.x.S),

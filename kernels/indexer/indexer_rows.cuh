@@ -10,9 +10,9 @@
 #include "kernels/indexer/indexer.cuh"
 
 template <int DP> constexpr int rows_ld = DP + 8; /* padding: the eight rows read by ldmatrix are in different banks */
-__host__ __device__ static inline int padded_heads(int H) { return (H + 15) / 16 * 16; }
+__host__ __device__ static constexpr int padded_heads(int H) { return (H + 15) / 16 * 16; }
 /* Returns the bytes of shared memory for the heads and weights of one token. */
-template <int DP> static inline size_t heads_bytes(int H)
+template <int DP> static constexpr size_t heads_bytes(int H)
 {
     return (size_t)padded_heads(H) * (rows_ld<DP> * sizeof(bf16) + sizeof(float));
 }

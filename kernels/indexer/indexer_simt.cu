@@ -229,6 +229,10 @@ template <class E> pb_status bwd(pb_ctx *ctx, const pb_indexer_bwd_args &a, floa
 } // namespace
 
 bool pb_indexer_simt_takes(const pb_indexer *x) { return x->D <= MOST; }
+bool pb_indexer_bwd_simt_takes(const pb_indexer_bwd_args *a)
+{
+    return pb_indexer_simt_takes(&a->x) && bwd_bytes(a->x.D) <= pb_cuda_shared();
+}
 
 pb_status pb_indexer_scores_simt(pb_ctx *ctx, const pb_indexer *x, const indexer_span *s)
 {

@@ -83,9 +83,15 @@ template <int G, int DP> pb_status launch(pb_ctx *ctx, const pb_mla &p, const wa
     return mla_launch(ctx, "mla_mass mma", mma_kernel<G, DP>, (size_t)p.B * p.S, sizeof(mass_smem<G, DP>), p, out,
                       (p.H + 16 * G - 1) / (16 * G));
 }
+static_assert(sizeof(mass_smem<1, 576>) <= PB_GPU_LEAST_SHARED, "the kernel with the smallest tile must fit every GPU");
+
+/* Launches with 16, 32 or 64 heads at a time: no more than H needs, and than the GPU has shared memory for. */
 template <int DP> pb_status by_heads(pb_ctx *ctx, const pb_mla &p, const wanted &out)
 {
-    return p.H <= 16 ? launch<1, DP>(ctx, p, out) : p.H <= 32 ? launch<2, DP>(ctx, p, out) : launch<4, DP>(ctx, p, out);
+    const size_t most = pb_cuda_device_of(ctx)->shared;
+    if (p.H <= 16 || most < sizeof(mass_smem<2, DP>)) return launch<1, DP>(ctx, p, out);
+    if (p.H <= 32 || most < sizeof(mass_smem<4, DP>)) return launch<2, DP>(ctx, p, out);
+    return launch<4, DP>(ctx, p, out);
 }
 
 bool mma_takes(const void *args)

@@ -358,8 +358,7 @@ template <int TOKENS, bool W_MN_MAJOR> pb_status launch(pb_ctx *ctx, const void 
     CUtensorMap map;
     divide(&t, tiles, rows, pb_cuda_device_of(ctx)->sms);
     PB_TRY(tensor_map(&map, x, (size_t)t.terms, 1, t.tokens, 1, t.terms, TOKENS / t.pair));
-    PB_CUDA_TRY(cudaFuncSetAttribute((const void *)fused<TOKENS, W_MN_MAJOR>,
-                                     cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    PB_TRY(pb_cuda_allow_shared(fused<TOKENS, W_MN_MAJOR>, bytes));
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim.x = (unsigned)(t.splits * t.pair);
     cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;

@@ -370,8 +370,8 @@ static pb_status norm_bwd_blocks(pb_ctx *ctx, const norm_bwd<T> &a, norm_plan p,
 {
     const auto kernel = norm_bwd_rows<T, EACH, ADD>;
     const size_t bytes = norm_bwd_room<EACH, ADD> * p.block;
-    if (bytes > 32 << 10) /* more than 48 KB, static shared memory included, must be requested */
-        PB_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    static_assert(norm_bwd_room<EACH, ADD> * 256 + 64 <= PB_GPU_LEAST_SHARED, "a CTA of 256 threads fits every GPU");
+    PB_TRY(pb_cuda_allow_shared(kernel, bytes));
     kernel<<<(unsigned)blocks, p.block, bytes, pb_cuda_stream(ctx)>>>(a, a.dw ? (float *)ctx->scratch : NULL, p.group);
     return pb_cuda_launched(ctx, "norm_bwd_rows");
 }

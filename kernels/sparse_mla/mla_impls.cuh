@@ -20,6 +20,7 @@ pb_status pb_mla_fwd_mma(pb_ctx *ctx, const pb_mla *p);
 pb_status pb_mla_bwd_mma(pb_ctx *ctx, const pb_mla *p);
 pb_status pb_mla_bwd_mma_ordered(pb_ctx *ctx, const pb_mla *p);
 size_t pb_mla_bwd_mma_workspace(const pb_mla *p);
+size_t pb_mla_bwd_mma_shared(const pb_mla *p); /* bytes of shared memory that a CTA of the backward pass needs */
 
 /* The implementation wgmma takes what mma takes, but only D 512 or 576, V 512 and scale > 0, and only runs on sm_90.
  * Its forward pass is deterministic. */

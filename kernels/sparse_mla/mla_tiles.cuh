@@ -109,11 +109,11 @@ __device__ static inline void mla_store(const float (&c)[NT][4], float f0, float
 /* Returns true if p is aligned for 16-byte accesses. */
 static inline bool mla_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
-/* Launches a kernel with `bytes` of dynamic shared memory, which CUDA must be asked for above 48 KB. */
+/* Launches a kernel with `bytes` of dynamic shared memory. */
 template <class K, class... A>
 static inline pb_status mla_launch(pb_ctx *ctx, const char *what, K *kernel, size_t blocks, size_t bytes, A... args)
 {
-    PB_CUDA_TRY(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    PB_TRY(pb_cuda_allow_shared(kernel, bytes));
     kernel<<<(unsigned)blocks, MLA_THREADS, bytes, pb_cuda_stream(ctx)>>>(args...);
     return pb_cuda_launched(ctx, what);
 }

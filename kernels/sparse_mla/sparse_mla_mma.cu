@@ -109,9 +109,16 @@ template <int G, int DP, int VP> pb_status launch(pb_ctx *ctx, const pb_mla &p)
                       blocks);
 }
 
+static_assert(sizeof(fwd_smem<2, 64>) <= PB_GPU_LEAST_SHARED && sizeof(fwd_smem<1, 576>) <= PB_GPU_LEAST_SHARED,
+              "the kernels with the smallest tiles must fit every GPU");
+
+/* Launches with 16, 32 or 64 heads per CTA: no more than H needs, and than the GPU has shared memory for. */
 template <int DP> pb_status by_heads(pb_ctx *ctx, const pb_mla &p)
 {
-    return p.H <= 16 ? launch<1, DP, 512>(ctx, p) : p.H <= 32 ? launch<2, DP, 512>(ctx, p) : launch<4, DP, 512>(ctx, p);
+    const size_t most = pb_cuda_device_of(ctx)->shared;
+    if (p.H <= 16 || most < sizeof(fwd_smem<2, DP>)) return launch<1, DP, 512>(ctx, p);
+    if (p.H <= 32 || most < sizeof(fwd_smem<4, DP>)) return launch<2, DP, 512>(ctx, p);
+    return launch<4, DP, 512>(ctx, p);
 }
 } // namespace
 
@@ -119,7 +126,8 @@ bool pb_mla_mma_takes(const pb_mla *p)
 {
     return p->dtype == PB_BF16 && p->D % 8 == 0 && p->V % 8 == 0 && p->D <= 576 && p->V <= 512 && mla_aligned(p->q) &&
            mla_aligned(p->kv) && mla_aligned(p->o) &&
-           (!p->backward || (mla_aligned(p->dO) && mla_aligned(p->dq) && mla_aligned(p->dkv)));
+           (!p->backward || (mla_aligned(p->dO) && mla_aligned(p->dq) && mla_aligned(p->dkv) &&
+                             pb_mla_bwd_mma_shared(p) <= pb_cuda_shared()));
 }
 
 pb_status pb_mla_fwd_mma(pb_ctx *ctx, const pb_mla *p)

@@ -244,10 +244,15 @@ template <int G, int DP, int VP> pb_status launch(pb_ctx *ctx, const pb_mla &p, 
     return mla_round<BY_COLUMNS>(ctx, p, dkv);
 }
 
+/* Bytes of shared memory that the kernels with 32 heads per CTA need. */
+template <int DP, int VP>
+constexpr size_t bwd_room = sizeof(dq_smem<2, DP, VP>) > sizeof(dkv_smem<2, DP, VP>) ? sizeof(dq_smem<2, DP, VP>)
+                                                                                     : sizeof(dkv_smem<2, DP, VP>);
+
 /* Launches with 64 heads per CTA if H is that large and the GPU has enough shared memory, else with 32. */
 template <int DP> pb_status by_heads(pb_ctx *ctx, const pb_mla &p, const float *delta, float *dkv)
 {
-    const bool fits = pb_cuda_device_of(ctx)->smem_optin >= sizeof(dq_smem<4, DP, 512>);
+    const bool fits = pb_cuda_device_of(ctx)->shared >= sizeof(dq_smem<4, DP, 512>);
     return p.H > 32 && fits ? launch<4, DP, 512>(ctx, p, delta, dkv) : launch<2, DP, 512>(ctx, p, delta, dkv);
 }
 
@@ -262,6 +267,11 @@ pb_status run(pb_ctx *ctx, const pb_mla &p, float *delta, float *dkv)
 
 /* Returns the size of the workspace: f32 sums of dkv, delta, the terms of dsink. */
 size_t pb_mla_bwd_mma_workspace(const pb_mla *p) { return mla_sums_of(*p) * sizeof(float) + pb_mla_dsink_room(p); }
+
+size_t pb_mla_bwd_mma_shared(const pb_mla *p)
+{
+    return p->D <= 64 ? bwd_room<64, 64> : p->D <= 512 ? bwd_room<512, 512> : bwd_room<576, 512>;
+}
 
 pb_status pb_mla_bwd_mma(pb_ctx *ctx, const pb_mla *p)
 {

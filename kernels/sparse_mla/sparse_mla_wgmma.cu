@@ -538,8 +538,7 @@ template <int D> pb_status launch(pb_ctx *ctx, const pb_mla &p)
     const int sms = pb_cuda_device_of(ctx)->sms, blocks = total < sms ? total : sms;
     CUtensorMap q;
     PB_TRY(tensor_map(&q, p.q, D, p.B * p.S, p.H, 1, D, HEADS)); /* the token dimension of the map holds the heads */
-    PB_CUDA_TRY(
-        cudaFuncSetAttribute((const void *)fwd_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    PB_TRY(pb_cuda_allow_shared(fwd_kernel<D>, bytes));
     fwd_kernel<D><<<blocks, THREADS, bytes, pb_cuda_stream(ctx)>>>(q, p, total);
     return pb_cuda_launched(ctx, "mla_fwd wgmma");
 }

@@ -529,7 +529,7 @@ template <int D> pb_status launch(pb_ctx *ctx, const task &a)
     /* the heads of a token are the rows of a TMA box; heads from H on are filled with zeros */
     PB_TRY(tensor_map(&m.q, p.q, D, p.B * p.S, p.H, 1, D, HEADS));
     PB_TRY(tensor_map(&m.dO, p.dO, V, p.B * p.S, p.H, 1, V, HEADS));
-    PB_CUDA_TRY(cudaFuncSetAttribute((const void *)bwd_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    PB_TRY(pb_cuda_allow_shared(bwd_kernel<D>, bytes));
     bwd_kernel<D><<<grid, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, a);
     return pb_cuda_launched(ctx, "mla_bwd wgmma");
 }

@@ -342,8 +342,7 @@ template <class T, bool TRANS, bool SQUARES> pb_status launch(pb_ctx *ctx, const
 {
     constexpr size_t bytes = sizeof(shared) + 1024; /* 1024: dynamic shared memory may start unaligned */
     const int sms = pb_cuda_device_of(ctx)->sms, grid = t.tiles < sms ? t.tiles : sms;
-    PB_CUDA_TRY(cudaFuncSetAttribute((const void *)triangle<T, TRANS, SQUARES>,
-                                     cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    PB_TRY(pb_cuda_allow_shared(triangle<T, TRANS, SQUARES>, bytes));
     triangle<T, TRANS, SQUARES><<<(unsigned)grid, THREADS, bytes, pb_cuda_stream(ctx)>>>(map, t);
     return pb_cuda_launched(ctx, "syrk wgmma");
 }

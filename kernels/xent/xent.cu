@@ -354,8 +354,7 @@ template <class T> static pb_status launch_resident(pb_ctx *ctx, const pb_xent_b
     config.stream = pb_cuda_stream(ctx);
     config.attrs = cluster;
     config.numAttrs = 1;
-    PB_CUDA_TRY(
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SLICE + ROOM * sizeof(row_sum)));
+    PB_TRY(pb_cuda_allow_shared(kernel, SLICE + ROOM * sizeof(row_sum)));
     PB_CUDA_TRY(cudaLaunchKernelEx(&config, kernel, rows_of<T>(a), ctas));
     return pb_cuda_launched(ctx, "xent_resident");
 }

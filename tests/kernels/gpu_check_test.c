@@ -1,5 +1,7 @@
 /* gpu_check_test.c - tests of the error messages for a GPU that is missing, too old, too small or lost. The GPU's
  * properties are made up and its loss is simulated on the CPU, so no GPU is needed. */
+#include <stdlib.h>
+
 #include "kernels/engine/gpu_check.h"
 #include "tests/lose_device.h"
 #include "tests/test.h"
@@ -35,6 +37,53 @@ static void a_device_must_be_recent_enough(void **state)
                 "device 0 (A10) has compute capability 8.6, but this build has code for 900 only");
 }
 
+/* The values are those of the CUDA C++ Programming Guide, in KB. */
+static void shared_memory_follows_the_capability(void **state)
+{
+    static const int kb[][2] = {{80, 163}, {86, 99}, {87, 163}, {89, 99}, {90, 227}, {100, 227}, {120, 99}, {121, 99}};
+    (void)state;
+    for (size_t i = 0; i < sizeof kb / sizeof *kb; i++) assert_int_equal(pb_gpu_shared(kb[i][0]), kb[i][1] * 1024);
+    assert_int_equal(pb_gpu_shared(130), PB_GPU_LEAST_SHARED); /* not known yet */
+}
+
+static void assume(const char *text, int expected)
+{
+    int capability = -1;
+    assert_int_equal(text ? setenv("PB_CAPABILITY", text, 1) : unsetenv("PB_CAPABILITY"), 0);
+    CHECK_OK(pb_gpu_assumed(&capability));
+    assert_int_equal(capability, expected);
+}
+
+static void a_capability_to_assume_is_read_and_checked(void **state)
+{
+    static const char *const wrong[] = {"7.5",  "8",    "8.", "8.9a", "89",
+                                        " 8.9", "-8.9", "x",  "8.10", "999999999999999.0"};
+    int capability;
+    pb_ctx plan;
+    (void)state;
+    assume(NULL, 0), assume("", 0), assume("8.0", 80), assume("8.9", 89), assume("12.0", 120);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(setenv("PB_CAPABILITY", wrong[i], 1), 0);
+        CHECK_FAILS(pb_gpu_assumed(&capability), PB_EINVAL, "need a compute capability from 8.0 on, such as 8.9");
+        assert_int_equal(capability, 0);
+    }
+    CHECK_FAILS(pb_ctx_open_plan(&plan, PB_CUDA), PB_EINVAL, "PB_CAPABILITY=999999999999999.0: need");
+    assume(NULL, 0);
+}
+
+/* A GPU can stand in for one with as much shared memory or less, and for 9.x only if it is a 9.x itself. */
+static void a_gpu_assumes_only_what_it_can_run(void **state)
+{
+    (void)state;
+    CHECK_OK(pb_gpu_can_assume(90, 80));
+    CHECK_OK(pb_gpu_can_assume(90, 90));
+    CHECK_OK(pb_gpu_can_assume(90, 120));
+    CHECK_OK(pb_gpu_can_assume(120, 89));
+    CHECK_FAILS(pb_gpu_can_assume(89, 80), PB_EINVAL,
+                "PB_CAPABILITY=8.0: this GPU has compute capability 8.9 and cannot run what is selected for that one");
+    CHECK_FAILS(pb_gpu_can_assume(100, 90), PB_EINVAL, "PB_CAPABILITY=9.0: this GPU has compute capability 10.0");
+}
+
 static void out_of_memory_states_requested_and_free_bytes(void **state)
 {
     (void)state;
@@ -65,6 +114,9 @@ int main(void)
         cmocka_unit_test(a_driver_of_the_same_major_version_suffices),
         cmocka_unit_test(a_device_must_exist),
         cmocka_unit_test(a_device_must_be_recent_enough),
+        cmocka_unit_test(shared_memory_follows_the_capability),
+        cmocka_unit_test(a_capability_to_assume_is_read_and_checked),
+        cmocka_unit_test(a_gpu_assumes_only_what_it_can_run),
         cmocka_unit_test(out_of_memory_states_requested_and_free_bytes),
         cmocka_unit_test_setup_teardown(a_lost_device_is_named_with_the_first_failure, test_open_cpu, test_close),
     };
