@@ -16,8 +16,9 @@
  * have no -microM.
  *
  * Activations are read after each micro-batch and parameters after the step, so a replayed graph can be captured, too.
- * With --capture-gradients, gradients of activations are read during the backward pass: all ranks then run the step
- * eagerly, even with --mode graph; the results are bitwise identical. In a captured step, step_time of the log includes
+ * Gradients of activations (--capture-gradients) and activations that are computed again (--recompute) are read during
+ * the backward pass: all ranks then run the step eagerly, even with --mode graph; the results are bitwise identical. In
+ * a captured step, step_time of the log includes
  * the time to read activations and their gradients, but not parameters. */
 #ifndef PB_TENSOR_CAPTURE_H
 #define PB_TENSOR_CAPTURE_H

@@ -4,7 +4,7 @@
 #define PB_OBSERVE_H
 #include "trainer/step/tensors.h"
 
-/* Calls the callback, if there is one, with the gradient `name` of layer `layer` (-1: of no layer): [T,cols] at p, in
+/* Calls the callback, if there is one that wants gradients, with the gradient `name` of layer `layer` (-1: of no layer): [T,cols] at p, in
  * the model's dtype, which `ops` have just computed. head: columns of one head, or 0. Returns the callback's status. */
 pb_status pb_observe(const pb_trainer *t, int layer, const char *name, const char *ops, const void *p, size_t cols,
                      int head);

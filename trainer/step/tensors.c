@@ -140,8 +140,10 @@ pb_tensor_place pb_tensor_place_of(const pb_trainer *t, const pb_tensor *x, size
     return (pb_tensor_place){(long)(index / (heads * S)), (long)token, (long)(in_row % (heads * L) / L)};
 }
 
+bool pb_trainer_recomputes(const pb_trainer *t) { return pb_shares_attention(t) || pb_shares_mlp(t); }
+
 /* True if the backward pass gives the activations of layers to a callback. */
-static bool gives_layers(const pb_trainer *t) { return t->observer && (pb_shares_attention(t) || pb_shares_mlp(t)); }
+static bool gives_layers(const pb_trainer *t) { return t->observer && pb_trainer_recomputes(t); }
 
 pb_status pb_observe_layer(const pb_trainer *t, int layer)
 {
@@ -176,10 +178,11 @@ pb_status pb_trainer_tensors(const pb_trainer *t, pb_tensor_fn each, void *self)
     return pb_trainer_parameters(t, each, self);
 }
 
-void pb_trainer_observe(pb_trainer *t, pb_tensor_fn each, void *self)
+void pb_trainer_observe(pb_trainer *t, pb_tensor_fn each, void *self, bool gradients)
 {
     t->observer = each;
     t->observer_self = self;
+    t->observes_gradients = each && gradients;
 }
 
 pb_status pb_observe(const pb_trainer *t, int layer, const char *name, const char *ops, const void *p, size_t cols,
@@ -187,7 +190,7 @@ pb_status pb_observe(const pb_trainer *t, int layer, const char *name, const cha
 {
     char owner[24] = "";
     receiver r = {t->observer, t->observer_self, PB_OK};
-    if (!t->observer) return PB_OK;
+    if (!t->observes_gradients) return PB_OK;
     if (layer >= 0) snprintf(owner, sizeof owner, "layers.%d", layer);
     const pb_tensor x = {.layer = layer,
                          .dtype = t->model.cfg.dtype,

@@ -62,11 +62,13 @@ pb_status pb_trainer_tensors(const pb_trainer *t, pb_tensor_fn each, void *self)
 pb_status pb_trainer_activations(const pb_trainer *t, pb_tensor_fn each, void *self);
 pb_status pb_trainer_parameters(const pb_trainer *t, pb_tensor_fn each, void *self);
 
-/* Sets a callback: each backward pass calls each(self, gradient) for every gradient of an activation, right after the
- * op that completes it, and for activations that are computed again. If the callback fails, the backward pass stops and
- * returns its status. NULL: no callback. While one is set, steps must run eagerly, because it reads device memory
- * between the ops. */
-void pb_trainer_observe(pb_trainer *t, pb_tensor_fn each, void *self);
+/* Sets a callback: each backward pass calls each(self, tensor) for activations that are computed again and, if
+ * `gradients` is set, for every gradient of an activation, right after the op that completes it. If the callback fails,
+ * the backward pass stops and returns its status. NULL: no callback. While one is set, steps must run eagerly, because
+ * it reads device memory between the ops. */
+void pb_trainer_observe(pb_trainer *t, pb_tensor_fn each, void *self, bool gradients);
+/* True if the backward pass computes activations of layers again (--recompute). */
+bool pb_trainer_recomputes(const pb_trainer *t);
 
 /* The place of element `index` of a tensor of the current batch. */
 pb_tensor_place pb_tensor_place_of(const pb_trainer *t, const pb_tensor *x, size_t index);

@@ -172,6 +172,7 @@ struct pb_trainer {
     pb_adamw_state *state;      /* [1] */
     pb_tensor_fn observer;      /* of pb_trainer_observe; NULL: none */
     void *observer_self;
+    bool observes_gradients; /* the observer also gets gradients of activations */
 };
 
 /* True if the backward pass adds to the gradients in memory; false: it overwrites them. */

@@ -40,10 +40,10 @@ static copies step_of(pb_trainer *t)
     copies c = {.n = 0};
     CHECK_OK(pb_phase_forward(t->ctx, t));
     CHECK_OK(pb_phase_loss(t->ctx, t));
-    pb_trainer_observe(t, keep, &c);
+    pb_trainer_observe(t, keep, &c, true);
     CHECK_OK(pb_phase_backward(t->ctx, t));
     CHECK_OK(pb_trainer_tensors(t, keep, &c));
-    pb_trainer_observe(t, NULL, NULL);
+    pb_trainer_observe(t, NULL, NULL, false);
     return c;
 }
 
@@ -186,10 +186,10 @@ static void a_failure_ends_the_backward_pass(void **state)
     int n = 0;
     CHECK_OK(pb_phase_forward(t->ctx, t));
     CHECK_OK(pb_phase_loss(t->ctx, t));
-    pb_trainer_observe(t, refuse, &n);
+    pb_trainer_observe(t, refuse, &n, true);
     CHECK_FAILS(pb_phase_backward(t->ctx, t), PB_EIO, "the third");
     assert_int_equal(n, 3);
-    pb_trainer_observe(t, NULL, NULL);
+    pb_trainer_observe(t, NULL, NULL, false);
     CHECK_OK(pb_phase_backward(t->ctx, t));
     assert_int_equal(n, 3);
     pb_trainer_close(t);
