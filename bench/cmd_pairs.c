@@ -162,7 +162,7 @@ static void drop_plan(const char *dir, pb_status s)
     pb_fail(s, "%s", why);
 }
 
-/* Fills in everything of the plan that does not depend on its folder. */
+/* Fills in what --dry-run needs too: the rule, the paths, the digests and the time slice. begin() adds the rest. */
 static pb_status make_plan(const pb_options *o, pb_pair_plan *p)
 {
     const bool cpu = strcmp(o->device, "cpu") == 0;

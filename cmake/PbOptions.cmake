@@ -46,7 +46,8 @@ target_compile_options(pb_options INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes
     -Wmissing-prototypes -Wdouble-promotion -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math>
   $<$<C_COMPILER_ID:Clang>:-Wno-gnu-zero-variadic-macro-arguments> # for PB_ISA_MAP without further arguments
-  $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xptxas=--warn-on-spills -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
+  # nvcc leaves code with line numbers uncompressed: a program with code for four architectures is 131 MB, not 34 MB
+  $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xfatbin=-compress-all -Xptxas=--warn-on-spills -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
 if(PB_SANITIZE) # except in targets whose property PB_NOT_SANITIZED is set
   target_compile_options(pb_options INTERFACE
     $<$<AND:$<COMPILE_LANGUAGE:C>,$<NOT:$<BOOL:$<TARGET_PROPERTY:PB_NOT_SANITIZED>>>>:-fsanitize=${PB_SANITIZE}

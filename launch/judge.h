@@ -14,9 +14,9 @@ typedef struct pb_rank_view {
 /* The rank for which others wait in a collective without progress for `timeout` seconds; -1: none. *all: all
  * ranks wait in the same collective; the result is then 0. */
 int pb_judge_hung(const pb_rank_view *ranks, int n, double timeout, bool *all);
-/* The index in said->phases of a phase in which rank `at` lags: its shortest duration of the last three steps exceeds
- * twice the median over the ranks of their middle duration, and that median by 1 ms; -1: none, or a rank is in no
- * training step: in a benchmark rank 0 also runs steps alone, so the ranks' last three steps may be of different cases.
- * *median: in seconds. */
+/* The index in said->phases of a phase in which rank `at` lags. *median: over the ranks, of each rank's median duration
+ * in its last three steps, in seconds. The rank lags if the shortest of its own three exceeds twice *median, and
+ * *median by 1 ms. -1: no such phase, or a rank has fewer than three steps, or is outside of training: in a benchmark
+ * rank 0 also runs steps alone, so the last three steps of two ranks may be of different cases. */
 int pb_judge_lag(const pb_rank_view *ranks, int n, int at, double *median);
 #endif

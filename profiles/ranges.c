@@ -34,7 +34,8 @@ bool pb_ranges_call_nvtx(bool on)
     return true;
 }
 
-/* The calling thread's place while it records; depth counts ranges that are too deep as well. */
+/* The stack of open ranges of the calling thread, kept while it records a graph. depth also counts ranges beyond
+ * PB_RANGE_STACK_DEPTH, which are not stored. */
 static _Thread_local bool tracking;
 static _Thread_local pb_range_stack place;
 

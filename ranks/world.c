@@ -125,7 +125,8 @@ static pb_status connect_by_mpi(pb_world *w, const pb_start *start, const pb_wor
                               : pb_store_connect(&w->store, &v.address, me);
 }
 
-/* The token of torchrun's jobs is empty but for the job's name, if it has one. */
+/* Connects by the variables that torchrun sets. The token is the beginning of TORCHELASTIC_RUN_ID, the job's name; all
+ * zeros if that is not set. */
 static pb_status connect_by_variables(pb_world *w, const pb_start *start, const pb_world_member *me)
 {
     int listener = -1;

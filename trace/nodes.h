@@ -21,7 +21,6 @@ typedef struct pb_node_note {
     const pb_range_stack *place; /* as pb_nodes_find() returns it */
 } pb_node_note;
 /* Lists what is known, in the order in which it was noted, so that an original comes before its copies. The caller
- * frees
- * *out. ENOMEM. */
+ * frees *out. ENOMEM. */
 pb_status pb_nodes_list(pb_node_note **out, size_t *n);
 #endif

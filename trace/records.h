@@ -33,12 +33,12 @@ typedef struct pb_records {
     pb_gpu_window gpu; /* as pb_gpu_read() gives it */
 } pb_records;
 
-/* Writes the file, which appears only when it is complete; gpu as pb_gpu_read() gives it. Takes the notes of nodes from
+/* Writes the file, which appears only when it is complete; gpu as pb_gpu_read() gives it. Takes the nodes of graphs from
  * nodes.h. EPATH, EIO, ENOMEM. EINVAL: a name has more than PB_GZIP_NAME bytes, or a newline. */
 pb_status pb_records_write(const pb_disk *d, const char *path, const pb_trace_about *about, const pb_ring_window *w,
                            const pb_gpu_window *gpu);
-/* Reads the file, and adds its notes of nodes to those of this process; their numbers may be those of nodes of another
- * file, so a process reads one file. Names stay valid until the process ends. EPATH. ENOMEM. EINVAL: the file is cut
+/* Reads the file, and adds its nodes of graphs to the table of this process (nodes.h). Numbers of nodes are unique in
+ * one file only, so a process reads one file. Names stay valid until the process ends. EPATH. ENOMEM. EINVAL: the file is cut
  * off, damaged, or not of this format; the message names the line. */
 pb_status pb_records_read(const char *path, pb_records *out);
 void pb_records_free(pb_records *r); /* {0} is allowed */

@@ -1,4 +1,4 @@
-/* capturing.h - writes a capture of the matrix whose update made the NaN guard skip a step (--capture-nan;
+/* capturing.h - captures the op calls that computed the update for which the NaN guard skipped a step (--capture-nan;
  * trainer/step/matrix_fault.h). */
 #ifndef PB_CAPTURING_H
 #define PB_CAPTURING_H

@@ -14,11 +14,9 @@ typedef struct pb_saver {
     /* Storage of the strings that `settings` points to: the keys, and the values that are formatted numbers. */
     char key[PB_SETTINGS][32], text[PB_SETTINGS][48];
     pb_digest_text tokenizer;
-    /* With --save-async: the step whose checkpoint is being written (0: none), and whether it is the trial
-     * (PB_SAVE_TRIAL). */
-    uint64_t writing;
-    bool trial;
-    double waited; /* seconds that training waited for checkpoints since the caller set it to 0 */
+    uint64_t writing; /* --save-async: the step whose checkpoint is being written; 0: none */
+    bool trial;       /* that checkpoint is written only to be verified, and then removed (PB_SAVE_TRIAL) */
+    double waited;    /* seconds that training waited for checkpoints since the caller set it to 0 */
 } pb_saver;
 
 /* Opens the folder of --save, and resumes from a checkpoint if --resume is given. Afterwards *p and the data's position

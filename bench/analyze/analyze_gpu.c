@@ -1,5 +1,5 @@
-/* analyze_gpu.c - the tables of what the GPUs of a profiled job did in whole traces: kinds of work at once, kernels and
- * copies. */
+/* analyze_gpu.c - the tables of what the GPUs of a profiled job did from the begin to the end of each trace: the time
+ * of each combination of concurrent kinds of work (compute, communication, memory), and kernels and copies by name. */
 #include <string.h>
 
 #include "bench/analyze/analyze_job.h"

@@ -57,7 +57,8 @@ static bool mean_session(const pb_verdicts *vs, size_t first, size_t n, const pb
     return true;
 }
 
-/* Fills the candidate's series: the geometric mean, and the fewest processes of a row. */
+/* Fills the candidate's series with the geometric mean over the rows, and sets the processes of both sides to the
+ * smallest number over the rows. */
 static void mean_candidate(const pb_verdicts *vs, size_t first, size_t n, pb_all_rows *a)
 {
     long double sum = 0;

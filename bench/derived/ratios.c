@@ -9,8 +9,9 @@
 
 typedef struct ratio {
     const char *metric, *suite, *of;
-    const char *axis, *value,
-        *other; /* the differing axis, its two values, other "": no such axis; NULL: see find_other */
+    /* The two cases differ in `axis`: it is `value` in the first and `other` in the second; other "": the second case
+     * lacks the axis. axis NULL: find_other gives the second case. */
+    const char *axis, *value, *other;
     bool (*find_other)(const pb_case *, pb_case *out); /* false: the case is not the first of a ratio */
 } ratio;
 

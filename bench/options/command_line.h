@@ -36,7 +36,8 @@ extern const pb_cli pb_bench_cli;
 /* Parses argv, which starts after the command's name. The strings must outlive *o. A long option named like an axis of
  * any suite is added to o->axis. EINVAL: the message is one line, with a suggestion for a misspelled word. */
 pb_status pb_options_parse(pb_command command, int argc, char **argv, pb_options *o);
-/* Parses a command line stored in run.json or compare.json. The file may come from an untrusted source, so EINVAL also
- * for control characters, internal options, --help and --dry-run, which no stored measurement can have been given. */
+/* Parses a command line stored in run.json or compare.json. EINVAL also for control characters, because the file may
+ * come from an untrusted source, and for internal options, --help and --dry-run, because no command that stores a
+ * measurement has them. */
 pb_status pb_options_parse_stored(pb_command command, int argc, char **argv, pb_options *o);
 #endif

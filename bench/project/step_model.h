@@ -17,7 +17,7 @@
 /* Returns exposed(N) >= 0. seconds[n]: t(s_i, N); bytes[n]: s_i > 0; n >= 0. backward: T. */
 double pb_exposed(const double *bytes, const double *seconds, int n, double backward);
 
-/* A measured step, and what the model says it waits. */
+/* A step: its measured time, and its exposed communication according to the model, both in seconds. */
 typedef struct pb_step_point {
     double seconds, exposed;
 } pb_step_point;

@@ -53,8 +53,9 @@ typedef struct pb_change_point {
 } pb_change_point;
 
 /* Finds the change points of x[0..n), in time order; out has room for n. Shuffles are drawn by pb_uniform() from a seed
- * that follows from the data (pb_seed_of), so the same data give the same points. Takes time proportional to n for each
- * change point. EINVAL: a value is not finite; ENOMEM. */
+ * that follows from the data (pb_seed_of), so the same data give the same points. Takes time proportional to n plus the
+ * number of points: one permutation test for each window of PB_CHANGE_WINDOW values, and one for each point found in
+ * it. EINVAL: a value is not finite; ENOMEM. */
 pb_status pb_change_points(const double *x, int n, const pb_change_rule *rule, pb_change_point *out, int *count);
 
 /* The fewest values that can have a change point at level alpha: the smallest n with 2/C(n, n/2) <= alpha. If the lower

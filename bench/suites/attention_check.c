@@ -32,8 +32,8 @@ double pb_deviation_rel_diff(const pb_deviation *d)
 /* ---- choosing the elements to check -------------------------------------------------------------------- */
 
 /* Limits of the sample. QUERIES, HEADS, ROWS: most queries, heads and rows of kv that are checked. PARTS: parts of a
- * chunk whose contributions are computed in parallel. PAIRS: a row of kv is checked only if no more (query, head) pairs
- * list it. */
+ * chunk whose contributions are computed in parallel. PAIRS: a row of kv is checked only if at most this many (query,
+ * head) pairs attend to it. */
 enum { QUERIES = 16, HEADS = 8, ROWS = 6, PARTS = 16, PAIRS = 1 << 18 };
 
 typedef struct sample {

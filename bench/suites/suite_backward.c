@@ -19,8 +19,9 @@ typedef struct work {
     int parts;
 } work;
 
-/* Every pass reads the activations of the batch that is loaded. With a loss chunk it includes the loss phase, which
- * then computes the head's part of the backward pass, and the head's forward pass with it. A pb_fn. */
+/* Runs the backward passes of `parts` micro-batches, all on the activations of the batch that is loaded, then the clip.
+ * With a loss chunk each pass includes the loss phase, because that then computes the head's forward and backward pass.
+ * Has the signature of pb_fn. */
 static pb_status backward_and_clip(pb_ctx *ctx, void *self)
 {
     const work *w = self;

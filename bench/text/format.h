@@ -54,7 +54,7 @@ typedef struct pb_axes_set {
 pb_axes *pb_axes_of(pb_axes_set *s, const char *key);
 /* Writes the label of pb_axes_label, prefixed with "suite: " if there are several suites. */
 void pb_axes_set_label(pb_axes_set *s, const char *key, char *out, size_t n);
-/* Writes the axes of one case that vary, such as "step batch=4 clip=sync". Writes at most n bytes, with the final
- * NUL. */
+/* Writes the name of a case, if names differ, and its axes that vary, such as "step batch=4 clip=sync"; only the name
+ * if no axis varies. Writes at most n bytes, with the final NUL. */
 void pb_axes_label(const pb_axes *a, const char *key, char *out, size_t n);
 #endif

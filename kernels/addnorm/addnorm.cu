@@ -1,5 +1,6 @@
 /* addnorm.cu - residual addition and RMSNorm on a GPU, with the kernels of rmsnorm/rmsnorm_rows.cuh. The forward pass
- * takes one kernel launch, the backward pass two, or one if w is frozen. */
+ * is one kernel. The backward pass is two kernels, or three where rows cannot be read as aligned vectors; one if w is
+ * frozen. */
 #include "kernels/addnorm/addnorm.h"
 #include "kernels/rmsnorm/rmsnorm_rows.cuh"
 

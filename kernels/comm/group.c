@@ -50,7 +50,7 @@ pb_status pb_comm_reserve(pb_ctx *ctx, pb_comm *c, size_t bytes)
                        "communicator %s needs %zu bytes, but has %zu: run the collective once before "
                        "recording it",
                        c->role, bytes, c->scratch_bytes);
-    /* A collective that has not ended yet reads c->scratch on another thread (CPU). */
+    /* On the CPU a collective that has not ended uses the pointer c->scratch on another thread. */
     if (c->be) PB_TRY(c->be->wait(ctx, c));
     block *b = malloc(sizeof *b);
     if (!b) return pb_fail(PB_ENOMEM, "communicator %s: no memory for its list of blocks", c->role);

@@ -125,7 +125,7 @@ static pb_status reserve(pb_ctx *ctx, pb_comm *c, const pb_comm_call *call)
 static pb_status copy(pb_ctx *ctx, const pb_comm_call *call, size_t count)
 {
     if (call->x == call->y || !count) return PB_OK;
-    ctx->counts.kernel_launches += ctx->id == PB_CUDA; /* of a CPU the op was counted already */
+    ctx->counts.kernel_launches += ctx->id == PB_CUDA; /* on the CPU, pb_op_run has counted the call */
     if (ctx->id == PB_CUDA) pb_tally_add(ctx->tally, "comm_copy", "");
     return ctx->be->copy(ctx, call->y, call->x, count * pb_dtype_size(call->dtype));
 }

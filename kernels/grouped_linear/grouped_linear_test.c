@@ -5,7 +5,7 @@
 
 enum { T = 5, G = 3, N = 4, K = 6 };
 
-/* The tensors of one problem. Some tests compute it with grouped_linear, others group by group with linear. */
+/* The tensors of one problem, computed by grouped_linear or, as the expected result, by linear group by group. */
 typedef struct tensors {
     float x[T][G][K], w[G][N][K], dy[T][G][N], y[T][G][N], dx[T][G][K], dw[G][N][K];
 } tensors;

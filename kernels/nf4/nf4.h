@@ -59,8 +59,7 @@ typedef struct pb_nf4_dequantize_args {
 } pb_nf4_dequantize_args;
 
 /* Double quantisation on the host: from absmax [blocks], computes codes absmax_q [blocks], absmax2 [ceil(blocks/256)]
- * and
- * *offset, with the map `code` [256]. Gives what the op nf4_quantize gives for the whole tensor, for callers that
+ * and *offset, with the map `code` [256]. Gives what the op nf4_quantize gives for the whole tensor, for callers that
  * quantise a tensor in parts: offset is a mean over all of it. */
 void pb_nf4_quantize_scales(const float *absmax, size_t blocks, const float *code, uint8_t *absmax_q, float *absmax2,
                             float *offset);

@@ -126,7 +126,8 @@ static void forward(pb_ctx *ctx, layer *y, between *m)
     .until = (m)->until, .o = (m)->o, .lse = (m)->lse, .B = B, .S = S, .S_kv = S, .H = H, .K = K, .D = D, .L = S,      \
     .keep = KEEP, .ldq = H * D, .ldo = H * D, .ldk = N, .ldv = N, .scale = scale
 
-/* The gradient of the bias adds to that of the values: dynmask_bias_bwd after dynmask_attention_bwd. */
+/* Runs attention forward and backward, then dynmask_bias_bwd. The bias is computed from v, so the latter adds to the dv
+ * that dynmask_attention_bwd has written. */
 static void attend(pb_ctx *ctx, layer *y, between *m)
 {
     CHECK_OK(pb_dynmask_attention_fwd(ctx, &(pb_dynmask_attention_fwd_args){SHARED(y, m)}));

@@ -200,7 +200,7 @@ static inline double *problem_wide(const void *x, size_t n, pb_dtype t)
     return to;
 }
 
-/* The mask that the lists describe, word by word of dynmask_attention.h. */
+/* The mask that the lists describe, written directly from the definition in dynmask_attention.h. */
 static inline bool *problem_mask(const problem *p)
 {
     const sizes *z = &p->z;

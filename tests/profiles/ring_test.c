@@ -168,7 +168,8 @@ enum { THREADS = 4 };
 static atomic_bool ending;
 static atomic_int begun;
 
-/* Ranges that nest three deep; the value of each is the same on all depths. */
+/* A thread that opens and closes three nested ranges again and again. All three have the number of the iteration as
+ * their value. */
 static void *nest(void *self)
 {
     (void)self;

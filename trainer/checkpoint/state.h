@@ -16,9 +16,10 @@ size_t pb_state_copy_bytes(const pb_trainer *t);
 /* ENOMEM: the message says how much memory was requested. */
 pb_status pb_state_copy_open(pb_trainer *t, pb_state_copy **out);
 void pb_state_copy_close(pb_state_copy *c); /* NULL is allowed */
-/* Copies the tensors and counters of this rank. Host syncs. */
+/* Copies the tensors that this rank writes to its state file and, on rank 0, the scalars of the optimizer
+ * (pb_adamw_state). Causes host syncs. */
 pb_status pb_state_copy_take(pb_state_copy *c, const pb_trainer *t);
-/* Copies what pb_peft_save reads; gathers it first if it is sharded. All ranks call it together. Host syncs. */
+/* Copies what pb_peft_save reads; gathers it first if it is sharded. All ranks call it together. Causes host syncs. */
 pb_status pb_state_copy_take_model(pb_state_copy *c, pb_trainer *t);
 /* The model with the copied adapters and gains, valid until pb_state_copy_close. Other weights cannot be read; nothing
  * can on other ranks than 0, and of a model without adapters. */

@@ -119,8 +119,9 @@ static bool has_ids(const pb_chat *c, const pb_message *caller)
     return false;
 }
 
-typedef struct result { /* a tool message, and the index of the call it answers */
-    size_t order, at;
+typedef struct result {
+    size_t order; /* index of the tool call that is answered; 0 for all if the messages stay in their order */
+    size_t at;    /* index of the tool message */
 } result;
 
 static int by_call(const void *a, const void *b)

@@ -27,7 +27,7 @@ static json_t *shortest(float x)
     return json_real(strtod(text, NULL));
 }
 
-/* Converts a length in tokens to JSON: transformers requires an integer. */
+/* Converts a length in tokens to JSON: to an integer if it is whole, because transformers requires one. */
 static json_t *length(double x) { return x == floor(x) ? json_integer((json_int_t)x) : json_real(x); }
 
 /* Returns the value of rope_scaling, a key that both transformers 4 and 5 read; JSON null: no scaling. */

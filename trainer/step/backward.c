@@ -159,7 +159,7 @@ pb_status pb_phase_backward(pb_ctx *ctx, void *self)
         PB_TRY(s);
         PB_TRY(end_stage(ctx, t, m->g.L - layer));
     }
-    if (embed->trained && !pb_token_rows_travel(t))
+    if (embed->trained && !pb_token_rows_gathered(t))
         PB_TRY(pb_embedding_bwd(ctx, &(pb_embedding_bwd_args){.dy = t->dcur,
                                                               .ids = t->ids,
                                                               .dtable = dtable,

@@ -150,7 +150,7 @@ static bool written_by_one_op(const pb_trainer *t, const pb_param *p)
 {
     const pb_model *m = &t->model;
     const bool head_at_once = !t->cfg.loss_chunk || t->T <= t->cfg.loss_chunk;
-    if (p == m->outer[PB_P_embed]) return m->g.tied ? head_at_once && pb_token_rows_travel(t) : true;
+    if (p == m->outer[PB_P_embed]) return m->g.tied ? head_at_once && pb_token_rows_gathered(t) : true;
     return p == m->outer[PB_P_head] ? head_at_once : is_product(t, p);
 }
 

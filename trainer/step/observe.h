@@ -8,7 +8,7 @@
  * the model's dtype, which `ops` have just computed. head: columns of one head, or 0. Returns the callback's status. */
 pb_status pb_observe(const pb_trainer *t, int layer, const char *name, const char *ops, const void *p, size_t cols,
                      int head);
-/* With --recompute: calls the callback, if there is one, with all activations of the layer. Those that layers share
- * have just been computed again. */
+/* With --recompute: calls the callback, if there is one, with all activations of the layer. Those in buffers that the
+ * layers share have just been computed again for this layer. */
 pb_status pb_observe_layer(const pb_trainer *t, int layer);
 #endif

@@ -22,7 +22,7 @@ void pb_token_rows_carve(pb_trainer *t)
     r->dy = pb_carve(&t->gradients.arena, r->on ? rows * row : 0);
 }
 
-bool pb_token_rows_travel(const pb_trainer *t)
+bool pb_token_rows_gathered(const pb_trainer *t)
 {
     const pb_gradients *g = &t->gradients;
     return t->rows.on && (t->reduce || g->separate || g->shared.on);
@@ -36,7 +36,7 @@ int pb_bucket_due(const pb_trainer *t, const pb_bucket *b)
 pb_status pb_token_rows_gather(pb_ctx *ctx, const pb_trainer *t)
 {
     const pb_token_rows *r = &t->rows;
-    if (!pb_token_rows_travel(t)) return PB_OK;
+    if (!pb_token_rows_gathered(t)) return PB_OK;
     pb_comm_all_gather_args a = {
         .comm = t->cfg.comm, .x = t->ids, .y = r->ids, .count = (size_t)t->T, .dtype = PB_I32, .overlap = true};
     PB_TRY(pb_comm_all_gather(ctx, &a));
@@ -69,7 +69,7 @@ pb_status pb_token_rows_add(pb_ctx *ctx, const pb_trainer *t)
     const bool sliced = t->gradients.shared.on;
     pb_dtype dtype = PB_F32;
     void *table = sliced ? embed->grad : pb_gradient_sum(t, embed, &dtype);
-    if (!pb_token_rows_travel(t)) return PB_OK;
+    if (!pb_token_rows_gathered(t)) return PB_OK;
     PB_TRY(pb_embedding_bwd(ctx, &(pb_embedding_bwd_args){.dy = t->rows.dy,
                                                           .ids = t->rows.ids,
                                                           .dtable = table,

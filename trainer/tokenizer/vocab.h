@@ -40,7 +40,8 @@ pb_status pb_vocab_reserve(pb_vocab *v, size_t words, size_t merges);
 void pb_vocab_free(pb_vocab *v);
 /* Adds a token. EINVAL: the id is out of range or used, or all texts together exceed PB_TOK_MAX_TEXTS. */
 pb_status pb_vocab_add_token(pb_vocab *v, int64_t id, const char *text, size_t n, uint32_t flags);
-/* Replaces a token's text and adds flags. EINVAL: it has one of the flags already. */
+/* Replaces the text of an existing token and adds flags. EINVAL: the token has one of the flags already, or all texts
+ * together exceed PB_TOK_MAX_TEXTS. */
 pb_status pb_vocab_mark_token(pb_vocab *v, int32_t id, const char *text, size_t n, uint32_t flags);
 pb_status pb_vocab_add_word(pb_vocab *v, const char *key, size_t n, int32_t id);
 /* Adds a merge; an existing entry of the same pair is replaced. */

@@ -62,7 +62,7 @@ static void samples_are_weighted_by_the_time_of_a_part(void **state)
     pb_sampled_free(&s);
 }
 
-/* More phases than the first room of the list. */
+/* More phases than the list has room for at first, so that it grows. */
 static void many_phases_have_a_part_each(void **state)
 {
     (void)state;

@@ -147,8 +147,8 @@ static inline void digest_add_device(run *r, pb_digest *d, const void *device, s
     free(host);
 }
 
-/* Digest of all state that carries over to the next step: weights, master weights, moments, optimizer state,
- * progress. */
+/* Digest of the state that training changes: trained weights, their master weights and moments, the scalars of the
+ * optimizer, progress. */
 static inline pb_digest_text run_digest(run *r)
 {
     const pb_model *m = pb_trainer_model(r->t);

@@ -1,6 +1,6 @@
-/* weights_ranks_test.c - tests sharded weights over several ranks: rank 0 reads the weights that one rank would have;
- * a reading that fails ends on all ranks; the memory of each rank is what the plan backend says, and its slices with
- * those of the other ranks are the model. */
+/* weights_ranks_test.c - tests sharded weights over several ranks: rank 0 reads the same weights as a job of one rank;
+ * if a read fails, all ranks return; each rank needs the memory that the plan backend computes; the slices of all ranks
+ * together are the model. */
 #include "tests/ranks/ranks_test.h"
 #include "tests/trainer/step/trainer_fixture.h"
 #include "trainer/step/trainer_impl.h"
