@@ -35,6 +35,8 @@ static void find_libraries(const pb_job *j, pb_profiling *p)
     snprintf(p->libraries, sizeof p->libraries, "%s%s%s", cuda, *cuda && *comm ? ", " : "", comm);
 }
 
+enum { sampling_interval = 1000 }; /* the default in options.def, in microseconds */
+
 /* Whether the GPU lets this user sample is known only when CUPTI is attached. */
 static pb_status find_sampling(const pb_job *j, pb_profiling *p)
 {
@@ -108,18 +110,28 @@ static const char *unknown_size(const pb_profiling *p)
            "bounds it";
 }
 
+/* Checks that no option is given that has no effect. ranks: as pb_profiling_ranks returns it. */
+static pb_status check_options(const pb_train_options *o, const char *ranks)
+{
+    if (!ranks && o->profile_on_demand)
+        return pb_fail(PB_EINVAL, "--profile-on-demand needs --profile-ranks, such as --profile-ranks auto");
+    if (!ranks && o->profile_sampling)
+        return pb_fail(PB_EINVAL, "--profile-sampling needs --profile-ranks, such as --profile-ranks auto");
+    if (!o->profile_sampling && o->profile_sampling_interval != sampling_interval)
+        return pb_fail(PB_EINVAL, "--profile-sampling-interval needs --profile-sampling, such as --profile-sampling "
+                                  "TIMELINE");
+    if (!o->profile_on_demand && strcmp(o->profile_attach, "window") == 0)
+        return pb_fail(PB_EINVAL, "--profile-attach window needs --profile-on-demand");
+    return PB_OK;
+}
+
 pb_status pb_profiling_open(const pb_job *j, pb_profiling *out)
 {
     char why[200] = "";
     const char *ranks = pb_profiling_ranks(j);
     *out = (pb_profiling){0};
     PB_TRY(pb_world_same(j->o->world, "--profile-ranks or PB_PROFILE_RANKS", ranks ? ranks : "nothing"));
-    if (!ranks && j->o->profile_on_demand)
-        return pb_fail(PB_EINVAL, "--profile-on-demand needs --profile-ranks, such as --profile-ranks auto");
-    if (!ranks && j->o->profile_sampling)
-        return pb_fail(PB_EINVAL, "--profile-sampling needs --profile-ranks, such as --profile-ranks auto");
-    if (!j->o->profile_on_demand && strcmp(j->o->profile_attach, "window") == 0)
-        return pb_fail(PB_EINVAL, "--profile-attach window needs --profile-on-demand");
+    PB_TRY(check_options(j->o, ranks));
     if (!ranks) return PB_OK;
     PB_TRY(pb_clocks_open(j->o->world, &out->clocks));
     PB_TRY(pb_job_agree(j, "the profile", open_profile(j, ranks, out, why)));

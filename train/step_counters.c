@@ -8,6 +8,7 @@
 #include "os/file.h"
 #include "os/page.h"
 #include "trace/gpu_counters.h"
+#include "train/tensor_capture.h"
 
 enum { PATH = 1024 };
 
@@ -53,8 +54,10 @@ static pb_status check(const pb_job *j, pb_step_counters *c)
     if (!pb_profiling_ranks(j))
         return pb_fail(PB_EINVAL, "--profile-counters needs --profile-ranks, such as --profile-ranks auto");
     if (o->profile_on_demand) return pb_fail(PB_EINVAL, "--profile-counters needs a schedule, not --profile-on-demand");
-    if (o->capture_gradients)
-        return pb_fail(PB_EINVAL, "--profile-counters and --capture-gradients: both change how a step runs; give one");
+    if (pb_tensor_capture_between_ops(j))
+        return pb_fail(PB_EINVAL,
+                       "--profile-counters and --capture-tensors with %s: both change how a step runs; give one",
+                       o->capture_gradients ? "--capture-gradients" : "--recompute");
     PB_TRY(read_option(o->profile_counters, c));
     return check_group(j, &c->group);
 }

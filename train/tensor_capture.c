@@ -182,13 +182,14 @@ static step_capture *open_step(pb_tensor_capture *c, pb_job *j, long number)
     return NULL;
 }
 
-/* True if a captured step is read between its ops: gradients of activations, and activations that are computed again,
- * are overwritten by the next layer. */
-static bool reads_between_ops(const pb_job *j) { return j->o->capture_gradients || pb_trainer_recomputes(j->trainer); }
+bool pb_tensor_capture_between_ops(const pb_job *j)
+{
+    return j->o->capture_tensors && (j->o->capture_gradients || pb_trainer_recomputes(j->trainer));
+}
 
 void pb_tensor_capture_begin(pb_tensor_capture *c, pb_job *j, const pb_profiling *p, long number, bool *eager)
 {
-    *eager = c->on && reads_between_ops(j) && any_rank_captures(c, j, p);
+    *eager = c->on && pb_tensor_capture_between_ops(j) && any_rank_captures(c, j, p);
     if (!c->on || !pb_profiling_chosen(p, j->rank, c->steps++)) return;
     c->now = open_step(c, j, number);
     c->lacks_memory = !c->now;
@@ -196,7 +197,8 @@ void pb_tensor_capture_begin(pb_tensor_capture *c, pb_job *j, const pb_profiling
     fputs(header, c->now->page.f);
     j->after_micro = after_micro;
     j->after_micro_self = c->now;
-    if (reads_between_ops(j)) pb_trainer_observe(j->trainer, take_observed, c->now, j->o->capture_gradients);
+    if (pb_tensor_capture_between_ops(j))
+        pb_trainer_observe(j->trainer, take_observed, c->now, j->o->capture_gradients);
 }
 
 pb_status pb_tensor_capture_end(pb_tensor_capture *c, pb_job *j)

@@ -37,6 +37,9 @@ typedef struct pb_tensor_capture {
  * --profile-on-demand, which has no schedule; EINVAL, EFORMAT: not a regular expression that can be used. EPATH,
  * EIO. */
 pb_status pb_tensor_capture_open(const pb_job *j, const pb_profiling *p, pb_tensor_capture *out);
+/* True if a captured step is read between its ops, because the next layer overwrites gradients of activations and
+ * activations that are computed again. */
+bool pb_tensor_capture_between_ops(const pb_job *j);
 /* Call it before every step; `number` is the step's number in the run. *eager: the step must run eagerly. A failed
  * capture does not stop training: pb_tensor_capture_end returns its status. */
 void pb_tensor_capture_begin(pb_tensor_capture *c, pb_job *j, const pb_profiling *p, long number, bool *eager);
