@@ -9,6 +9,7 @@ from readme_findings import SUITES, findings
 from readme_gate import gate
 from readme_results import (KERNEL_PEERS, ROOT, STEP, STEP_PEERS, Results, axes_of, fail, file_of, key_of, needs,
                             over, percent, plain, several, si, span, table)
+from readme_roofline import sparse_roofline
 
 # ---- kernels and steps ---------------------------------------------------------------------------------------
 
@@ -388,5 +389,5 @@ def dependencies(_):
 
 
 TABLES = {f.__name__: f for f in (
-    findings, sample, kernels, steps, throughput, backward, crossover, attention, peers, v4_steps, ranks, collectives,
+    findings, sample, kernels, steps, throughput, backward, crossover, attention, sparse_roofline, peers, v4_steps, ranks, collectives,
     requirements, cpu, cpu_peers, profile_cost, validation, gate, dependencies)}

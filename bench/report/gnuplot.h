@@ -7,11 +7,12 @@
 
 /* Makes s safe inside a quoted string of gnuplot: quotes, backslashes and control characters become '_'. */
 void pb_plot_plain(char *s);
-/* pb_plot_crossover() and pb_plot_attention() write the data of a figure: for each line of the figure a block with a
- * title and rows of two numbers, "tokens ratio" for the crossover and "tokens seconds" for attention. They return the
- * number of lines. */
+/* These functions write the data of a figure: for each line of the figure, or group of points, a block with a title and
+ * rows of two numbers: "tokens ratio" for the crossover, "tokens seconds" for attention, "FLOPs-per-byte
+ * FLOPs-per-second" for the roofline. They return the number of blocks, 0 if there is nothing to draw. */
 int pb_plot_crossover(FILE *f, const pb_series_set *set);
 int pb_plot_attention(FILE *f, const pb_series_set *set);
+int pb_plot_roofline(FILE *f, const pb_series_set *set);
 
 /* The files plots/NAME.gp as they were when the program was built. The table ends with a NULL name. */
 typedef struct pb_plot_script {

@@ -104,6 +104,7 @@ static const struct special {
 } specials[] = {
     {"crossover", "case measured both eagerly and as a graph", pb_plot_crossover},
     {"attention", "attention case with forward and backward at two sequence lengths", pb_plot_attention},
+    {"roofline", "op of suite kernels with ceilings copy_rate and matmul_rate", pb_plot_roofline},
 };
 
 static const struct special *special_of(const char *name)

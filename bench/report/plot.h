@@ -1,7 +1,7 @@
 /* plot.h - `bench plot RUN`: draws a figure of a run with gnuplot.
  *
- * The figure "variants" draws a suite with the script plots/<suite>.gp; the figures "crossover" and "attention" use
- * plots/crossover.gp and plots/attention.gp. The scripts are compiled into the program; --plots names a folder with
+ * The figure "variants" draws a suite with the script plots/<suite>.gp; the figures "crossover", "attention" and
+ * "roofline" use the scripts of their names. The scripts are compiled into the program; --plots names a folder with
  * other scripts. A script gets these gnuplot variables:
  *
  *   data     the data file. "variants": a line per case: a label, then for each variant the median, least and greatest
@@ -19,7 +19,7 @@
 #include "bench/rows/rows.h"
 
 typedef struct pb_plot_opts {
-    const char *figure;  /* "variants", "crossover" or "attention"; NULL: "variants" */
+    const char *figure;  /* "variants", "crossover", "attention" or "roofline"; NULL: "variants" */
     const char *out;     /* file to write, .svg or .png; NULL: <suite or figure>.svg in the run folder */
     const char *plots;   /* folder with scripts; NULL: the scripts compiled into the program */
     const char *gnuplot; /* gnuplot's program; NULL: "gnuplot" */

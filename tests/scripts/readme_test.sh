@@ -26,6 +26,8 @@ cp f/machine/crossover.svg once.svg
 fine readme
 cmp -s f/machine/crossover.svg once.svg || fail "the same files give another figure"
 grep -q 'eager time / graphed time' once.svg || fail "the figure is not the crossover"
+[[ $(grep -c '<title>gnuplot_plot_' f/machine/roofline.svg) -eq 6 ]] || fail "not two ceilings and four families of ops"
+grep -q 'arithmetic intensity' f/machine/roofline.svg || fail "the figure is not the roofline"
 grep -q 'tokens of a sequence' f/machine/attention.svg || fail "the figure is not that of attention"
 [[ $(grep -c '<title>gnuplot_plot_' f/machine/attention.svg) -eq 3 ]] || fail "not a line for every list with two lengths"
 

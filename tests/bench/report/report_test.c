@@ -274,6 +274,7 @@ static void an_impossible_plot_gives_the_reason(void **state)
         {REPORTS "others.csv", {.out = "x.svg"}, 2, "no suite of the run"},
         {REPORTS "others.csv", {.out = "x.svg", .figure = "crossover"}, 2, "no case measured both"},
         {REPORTS "others.csv", {.out = "x.svg", .figure = "attention"}, 2, "no attention case"},
+        {REPORTS "others.csv", {.out = "x.svg", .figure = "roofline"}, 2, "no op of suite kernels with ceilings"},
         {REPORTS "no.csv", {.out = "x.svg"}, 2, "No such file"},
     };
     capture c;

@@ -5,7 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/report/gnuplot.h"
 #include "bench/report/report.h"
+#include "tests/bench/files_test.h"
 #include "tests/test.h"
 
 /* linear_fwd of 256 x 960 x 576: 2 x 256 x 960 x 576 FLOPs, and four bytes of each element of x, w and y. */
@@ -129,6 +131,40 @@ static void says_what_is_missing(void **state)
     printed(in_folder("timed.csv"), &absent, false, PB_EPATH);
 }
 
+/* Both ceilings, from the smallest to the largest intensity, then each family of ops. The run has no ceiling of f32, so
+ * both are the same. SwiGLU has 5 FLOPs and 12 bytes an element. */
+static void draws_the_points(void **state)
+{
+    const double low = 5.0 / 12, high = linear_flops / linear_bytes;
+    char expected[1024], roof[256];
+    pb_table t;
+    pb_series_set set;
+    capture c;
+    (void)state;
+    CHECK_OK(pb_table_read(in_folder("timed.csv"), &t));
+    CHECK_OK(pb_series_make(&t, &set));
+    assert_int_equal(pb_plot_roofline(capture_begin(&c), &set), 4);
+    snprintf(roof, sizeof roof, "%.9g %.9g\n10 1e+11\n%.9g 1e+11\n", low, 1e10 * low, high);
+    snprintf(expected, sizeof expected,
+             "intensity \"ceilings\"\n%s\n\nintensity \"ceilings, f32\"\n%s\n\nintensity \"linear\"\n%.9g %.9g\n"
+             "\n\nintensity \"swiglu\"\n%.9g %.9g\n",
+             roof, roof, high, 0.8 * 1e11, low, 0.3 * 1e10 * low);
+    assert_string_equal(capture_end(&c), expected);
+    free(c.text);
+    pb_series_free(&set);
+    pb_table_free(&t);
+    static const char *const lacking[] = {"times.csv", "ceilings.csv"};
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(pb_table_read(in_folder(lacking[i]), &t));
+        CHECK_OK(pb_series_make(&t, &set));
+        assert_int_equal(pb_plot_roofline(capture_begin(&c), &set), 0);
+        assert_string_equal(capture_end(&c), "");
+        free(c.text);
+        pb_series_free(&set);
+        pb_table_free(&t);
+    }
+}
+
 int main(void)
 {
     static const char *const files[] = {"timed.csv", "counted.csv", "times.csv", "ceilings.csv"};
@@ -136,6 +172,7 @@ int main(void)
         cmocka_unit_test(lines_of_a_run),
         cmocka_unit_test(prints_the_table),
         cmocka_unit_test(says_what_is_missing),
+        cmocka_unit_test(draws_the_points),
     };
     if (!mkdtemp(folder)) return 1;
     write_runs();
