@@ -17,7 +17,11 @@
 
 static pb_status export_file(const char *run, const pb_export_opts *o, const char *path)
 {
+    char results[PB_PATH_TEXT + 16];
     pb_page p;
+    snprintf(results, sizeof results, "%s/results.csv", run ? run : "");
+    if (run && (pb_same_file(path, run) || pb_same_file(path, results)))
+        return pb_fail(PB_EINVAL, "--out %.400s: these are the results to be exported", path);
     PB_TRY(pb_page_open(&p));
     PB_TRY(pb_page_save(&p, pb_export(run, o, p.f, stderr), pb_file_replace, path));
     printf("%s\n", path);

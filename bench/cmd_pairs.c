@@ -392,8 +392,17 @@ static pb_exit process_pairs(const pb_options *o, pb_pair_plan *p)
     return o->self ? compare_with_itself(o, p) : compare(o, p);
 }
 
+/* Finds the first argument that names nothing that exists. */
+static bool is_missing(const pb_options *o, int *i)
+{
+    for (*i = 0; *i < o->args.n; ++*i)
+        if (access(o->args.v[*i], F_OK) != 0) return true;
+    return false;
+}
+
 bool pb_compare_pairs(const pb_options *o, pb_exit *code)
 {
+    int missing;
     pb_pair_plan p = {.rule = PB_PAIR_DEFAULTS};
     kind is[PB_SIDES] = {RESULTS, RESULTS};
     const char *only_rule = rule_given(o), *only_processes = given(o);
@@ -403,6 +412,8 @@ bool pb_compare_pairs(const pb_options *o, pb_exit *code)
     const bool recorded = is[0] == PAIRS && o->args.n == 1;
     if (o->self || o->resume || (is[0] == EXECUTABLE && is[1] == EXECUTABLE)) *code = process_pairs(o, &p);
     else if (is[0] == EXECUTABLE || is[1] == EXECUTABLE) *code = refuse_mixture(o, is);
+    else if (only_processes && is_missing(o, &missing))
+        *code = refuse("%.400s: No such file or directory", o->args.v[missing]);
     else if (only_processes) *code = refuse("%s applies only to a comparison of executables", only_processes);
     else if (recorded) *code = judge_again(o, o->args.v[0]);
     else if (only_rule) *code = refuse("%s applies only to executables and to recorded pairs", only_rule);

@@ -1,6 +1,7 @@
 /* cmd_run.c - `bench run`: plans the cases, creates the run's folder, starts the measuring processes and reports the
  * results. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,9 @@ static pb_status plan(run *r)
     if (r->o->budget >= 0 && r->o->budget < PB_LEAST_BUDGET)
         return pb_fail(PB_EINVAL, "--budget %g: need at least %g s, the time to start a case", r->o->budget,
                        PB_LEAST_BUDGET);
+    if (r->o->samples > PB_MAX_SAMPLES)
+        return pb_fail(PB_EINVAL, "--samples %ld: at most %d", r->o->samples, PB_MAX_SAMPLES);
+    if (r->o->gates && access(r->o->gates, R_OK) != 0) return pb_fail_errno(errno, "--gates %s", r->o->gates);
     PB_TRY(find_suite(r->o, &suite));
     PB_TRY(pb_options_backend(r->o, &device));
     PB_TRY(open_to_plan(r->o, device, &ctx));

@@ -70,6 +70,12 @@ pb_status pb_file_read_at(int fd, const char *path, size_t offset, void *to, siz
     return PB_OK;
 }
 
+bool pb_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 pb_status pb_path_join(const char *dir, const char *name, char **out)
 {
     const size_t room = strlen(dir) + strlen(name) + 2;

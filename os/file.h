@@ -43,6 +43,8 @@ pb_status pb_folder_remove(const char *dir, const char *name);
 
 /* Creates a folder; an existing one is not an error. Its parent must exist. EPATH, EIO. */
 pb_status pb_make_folder(const char *dir);
+/* True if both paths name one existing file. */
+bool pb_same_file(const char *a, const char *b);
 /* Returns "dir/name" in *out, which the caller frees. ENOMEM. */
 pb_status pb_path_join(const char *dir, const char *name, char **out);
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/engine/dtype.h"
+#include "os/file.h"
 #include "train/job.h"
 #include "trainer/io/safetensors.h"
 
@@ -98,6 +99,8 @@ pb_status pb_train_eval(const pb_train_options *o)
     pb_status s = pb_job_configure(o, &j);
     if (s == PB_OK && o->dump_logits && j.ranks > 1)
         s = pb_fail(PB_EINVAL, "--dump-logits writes the rows of one rank: start train eval without other ranks");
+    if (s == PB_OK && o->dump_logits && o->data && pb_same_file(o->dump_logits, o->data))
+        s = pb_fail(PB_EINVAL, "--dump-logits %.400s: this is the file of --data", o->dump_logits);
     s = pb_job_agree(&j, "the options", s);
     if (s == PB_OK) s = pb_job_open(&j, false);
     if (s == PB_OK) s = evaluate(&j);

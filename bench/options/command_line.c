@@ -44,13 +44,16 @@ static pb_status set_axis(void *field, const char *name, const char *value)
     return add_axis(field, value, n, value[n] ? value + n + 1 : "");
 }
 
-/* Parses a share: 0.02 and 2% both store 0.02. */
+/* Parses a share: 0.02 and 2% both store 0.02. Of 2 it is not clear whether 2 % or 200 % is meant. */
 static pb_status set_share(void *field, const char *name, const char *value)
 {
     char *end;
     const double v = strtod(value, &end), scale = *end == '%' ? 0.01 : 1;
     if (end == value || (*end && strcmp(end, "%") != 0) || !(v >= 0 && v * scale <= 100))
         return pb_fail(PB_EINVAL, "%s %.60s: need a share such as 2%% or 0.02", name, value);
+    if (v >= 1 && !*end)
+        return pb_fail(PB_EINVAL, "%s %.60s: %g%% or %g%%? Give a share of 1 or more in percent", name, value, v,
+                       100 * v);
     *(double *)field = v * scale;
     return PB_OK;
 }

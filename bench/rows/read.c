@@ -412,16 +412,27 @@ void pb_table_free(pb_table *t)
     t->n = 0;
 }
 
+/* Returns a number > 0 if a is later than b, 0 if both are the same time. */
+static int later(const struct timespec *a, const struct timespec *b)
+{
+    if (a->tv_sec != b->tv_sec) return a->tv_sec > b->tv_sec ? 1 : -1;
+    return (a->tv_nsec > b->tv_nsec) - (a->tv_nsec < b->tv_nsec);
+}
+
 pb_status pb_newest_run(const char *runs, char *out, size_t n)
 {
     char best[PB_PATH_TEXT] = "", file[2 * PB_PATH_TEXT];
+    struct timespec latest = {0};
     struct stat st;
     DIR *d = opendir(runs);
     if (!d) return pb_fail_errno(errno, "no run found; name a run folder or a CSV: %s", runs);
     for (struct dirent *e; (e = readdir(d));) {
         snprintf(file, sizeof file, "%s/%s/results.csv", runs, e->d_name);
-        if (e->d_name[0] != '.' && pb_is_printable(e->d_name) && strcmp(e->d_name, best) > 0 && stat(file, &st) == 0)
-            snprintf(best, sizeof best, "%s", e->d_name);
+        if (e->d_name[0] == '.' || !pb_is_printable(e->d_name) || stat(file, &st) != 0) continue;
+        const int by = later(&st.st_mtim, &latest);
+        if (by < 0 || (by == 0 && strcmp(e->d_name, best) < 0)) continue;
+        latest = st.st_mtim;
+        snprintf(best, sizeof best, "%s", e->d_name);
     }
     closedir(d);
     if (!*best) return pb_fail(PB_EPATH, "%s: the folder holds no run", runs);

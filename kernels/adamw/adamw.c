@@ -173,16 +173,16 @@ static pb_status step_check(const void *args)
 /* Makes n moments in 8 bits with random codes and absmax up to 0.1; x is 0 for m, 1 for v. */
 static void *bind_codes(pb_binder *b, const char *name, uint64_t x, size_t n)
 {
-    const size_t bytes = pb_adamw_moment_bytes(PB_ADAMW_8BIT, n);
+    const size_t bytes = pb_adamw_moment_bytes(PB_ADAMW_8BIT, n), given = pb_to_compute(b, n);
     uint8_t *codes = calloc(1, bytes);
     if (!codes) {
         b->status = pb_fail(PB_ENOMEM, "adamw: no memory for the moments of a test");
         return NULL;
     }
 #pragma omp parallel for
-    for (size_t i = 0; i < n; i++) codes[i] = (uint8_t)(256 * pb_uniform(b->seed + 2 * x, i));
+    for (size_t i = 0; i < given; i++) codes[i] = (uint8_t)(256 * pb_uniform(b->seed + 2 * x, i));
     float *absmax = pb_adamw_absmax(codes, n);
-    for (size_t i = 0; i * PB_ADAMW_BLOCK < n; i++) absmax[i] = (float)(0.1 * pb_uniform(b->seed + 2 * x + 1, i));
+    for (size_t i = 0; i * PB_ADAMW_BLOCK < given; i++) absmax[i] = (float)(0.1 * pb_uniform(b->seed + 2 * x + 1, i));
     void *out = pb_inout_raw(b, name, codes, bytes);
     free(codes);
     return out;

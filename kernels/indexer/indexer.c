@@ -122,9 +122,9 @@ typedef struct drawn {
 static drawn draw(pb_binder *b, uint64_t seed, size_t n, double step, int most, bool codes, pb_dtype t)
 {
     const size_t size = codes ? 1 : pb_dtype_size(t);
-    const drawn d = {malloc(n * size + 1), n * size};
+    const drawn d = {calloc(n + 1, size), n * size};
     if (!d.x && b->status == PB_OK) b->status = pb_fail(PB_ENOMEM, "indexer: no host memory for %zu values", n);
-    const size_t given = d.x ? n : 0;
+    const size_t given = d.x ? pb_to_compute(b, n) : 0;
 #pragma omp parallel for
     for (size_t i = 0; i < given; i++) {
         const double v = step * (floor(pb_uniform(seed, i) * (2 * most + 1)) - most);
@@ -141,9 +141,9 @@ static const void *give(pb_binder *b, const char *name, drawn d)
 }
 static const float *bind_scales(pb_binder *b, const char *name, uint64_t seed, size_t n)
 {
-    float *x = malloc(n * sizeof *x + 1);
+    float *x = calloc(n + 1, sizeof *x);
     if (!x && b->status == PB_OK) b->status = pb_fail(PB_ENOMEM, "indexer: no host memory for %zu scales", n);
-    for (size_t i = 0; x && i < n; i++) x[i] = (float)(0.5 * (1 << (int)(3 * pb_uniform(seed, i))));
+    for (size_t i = 0; x && i < pb_to_compute(b, n); i++) x[i] = (float)(0.5 * (1 << (int)(3 * pb_uniform(seed, i))));
     return give(b, name, (drawn){x, n * sizeof *x});
 }
 
@@ -166,9 +166,9 @@ static const int32_t *bind_starts(pb_binder *b, const pb_indexer *x, int p)
     return give(b, "start", (drawn){start, n * sizeof *start});
 }
 
-static void spoil_unseen(drawn k, const pb_indexer *x, int ratio, int p, bool codes)
+static void spoil_unseen(const pb_binder *b, drawn k, const pb_indexer *x, int ratio, int p, bool codes)
 {
-    for (size_t r = 0; k.x && r < (size_t)x->B * x->G; r++) {
+    for (size_t r = 0; k.x && r < pb_to_compute(b, (size_t)x->B * x->G); r++) {
         const int64_t last = ((int64_t)(r % x->G) + 1) * ratio - 1, row = x->offset + x->S;
         const int64_t t = last > x->offset ? last : x->offset; /* the first query that could see the group */
         if (t < row && last - ratio + 1 >= start_of((int)t, (int)row, p)) continue;
@@ -185,7 +185,7 @@ static pb_indexer bind_exact(pb_binder *b, const int *dim, int ratio, int p, int
         .B = dim[0], .S = dim[1], .G = dim[2], .H = dim[3], .D = dim[4], .offset = q / 2, .dtype = b->dtype};
     const size_t heads = (size_t)x.B * x.S * x.H, groups = (size_t)x.B * x.G;
     const drawn k = draw(b, 2, groups * x.D, 0.5, 2, codes, x.dtype);
-    spoil_unseen(k, &x, ratio, p, codes);
+    spoil_unseen(b, k, &x, ratio, p, codes);
     x.q = give(b, "q", draw(b, 1, heads * x.D, 0.5, 2, codes, x.dtype));
     x.k = give(b, "k", k);
     x.w = give(b, "w", draw(b, 3, heads, 0.125, 8, false, PB_F32));

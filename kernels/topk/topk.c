@@ -114,9 +114,9 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
 {
     pb_topk_fwd_args a = {.R = dim[0], .G = dim[1], .k = dim[2]};
     const size_t n = (size_t)a.R * a.G;
-    float *score = malloc(n * sizeof *score + 1);
+    float *score = calloc(n + 1, sizeof *score);
     if (!score) return pb_fail(PB_ENOMEM, "topk: no host memory for %zu scores", n);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < pb_to_compute(b, n); i++)
         score[i] = value((enum row_kind)dim[3], (int)(i / a.G), (int)(i % a.G), pb_uniform(5, 2 * i),
                          pb_uniform(5, 2 * i + 1));
     a.score = pb_in_raw(b, "score", score, n * sizeof *score);

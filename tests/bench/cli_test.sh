@@ -42,6 +42,10 @@ list formats                             |   0 | benchfmt
 export --to nothing                      |   2 | unknown format 'nothing'
 export --to bmf --better lower           |   2 | --better is only for --to gab
 export --to gab                          |   2 | writes one direction per file
+--suite kernels --samples 2000           |   2 | --samples 2000: at most 1024
+--suite kernels --gates /nope.csv        |   2 | --gates /nope.csv: No such file
+compare no/base no/head --suite kernels  |   2 | no/base: No such file
+compare --self --must-find 10            |   2 | 10% or 1000%?
 import nvbench                           |   2 | name at least one result file of nvbench
 import nccl-test x                       |   2 | did you mean 'nccl-tests'?
 import nvbench /proc/nowhere             |   2 | nowhere
@@ -198,6 +202,16 @@ before=$(md5sum g.txt)
 expect 2 'nowhere' "$fixture" export nowhere --to benchfmt --out g.txt
 [[ $(md5sum g.txt) == "$before" && ! -e g.txt.new ]] || fail "g.txt: a failed export changed the file"
 expect 2 'No such file' "$fixture" export a --to bmf --out no/such/x.json
+before=$(md5sum <a/results.csv)
+for same in a/results.csv ./a/../a/results.csv; do
+    expect 2 'these are the results to be exported' "$fixture" export a --to benchfmt --out $same
+done
+[[ $(md5sum <a/results.csv) == "$before" ]] || fail 'a/results.csv: an export changed it'
+# The newest run is the one that was written last, whatever its name.
+mkdir named && cp -r a named/zebra && cp -r a named/apple && touch -d '1 hour ago' named/zebra/results.csv
+expect 0 named/apple/results.csv "$fixture" report --runs named
+touch -d '2 hours ago' named/apple/results.csv
+expect 0 named/zebra/results.csv "$fixture" report --runs named
 fixtures=${0%/*}/../fixtures/exchange
 expect 0 'imported 32 rows from 2 files' "$fixture" import nccl-tests "$fixtures/nccl.txt" "$fixtures/nccl.txt" --out im
 whole im

@@ -107,6 +107,9 @@ rm -r m adapter ck fifo
 # ---- lines that are not conversations: a note names the lines that are skipped ---------------------------------------
 printf '\xef\xbb\xbf%s\n' '{"instruction":"q","response":"a"}' >d.jsonl
 expect 0 '1 conversations' "$train" --steps 1 --seq 64 --batch 1 --data d.jsonl # a byte order mark is skipped
+echo '{"instruction":"q","response":"a"}' >own.jsonl
+expect 2 'this is the file of --data' "$train" eval --seq 16 --data own.jsonl --dump-logits ./own.jsonl
+[[ $(cat own.jsonl) == '{"instruction":"q","response":"a"}' ]] || fail '--dump-logits overwrote the data'
 printf '\xef\xbb\xbfno\n%s\n' '{"instruction":"q","response":"a"}' >bad.jsonl
 expect 2 'bad.jsonl:1: column 2:' "$train" --steps 1 --data bad.jsonl
 grep -q 'skipped' log && fail "a line is reported as skipped, but the run ended: $(cat log)"

@@ -115,7 +115,8 @@ wrong 'wrong.csv:3: the line lacks the column ratios' '3s/,12,.*/,12/'
 wrong 'wrong.csv: the machine or bench_version differs' '3s/^m,/n,/'
 wrong 'wrong.csv: has a header but no rows' '2,$d'
 wrong 'wrong.csv:2: a quote out of place' '2s/,x,/,x"x,/'
-refuse 'needs a share between 0 and 10' simulate plain --inject-slowdown 11
+refuse 'needs a share between 0 and 10' simulate plain --inject-slowdown 1100%
+refuse '--inject-slowdown 11: 11% or 1100%? Give a share of 1 or more in percent' simulate plain --inject-slowdown 11
 refuse 'need 2 <= pairs <= max-pairs <= 24' simulate plain --max-pairs 25
 refuse 'nowhere' simulate nowhere
 refuse 'prints only text, not junit' simulate plain --format junit
