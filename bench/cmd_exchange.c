@@ -19,8 +19,8 @@ static pb_status export_file(const char *run, const pb_export_opts *o, const cha
 {
     char results[PB_PATH_TEXT + 16];
     pb_page p;
-    snprintf(results, sizeof results, "%s/results.csv", run ? run : "");
-    if (run && (pb_same_file(path, run) || pb_same_file(path, results)))
+    snprintf(results, sizeof results, "%s/results.csv", run);
+    if (pb_same_file(path, run) || pb_same_file(path, results))
         return pb_fail(PB_EINVAL, "--out %.400s: these are the results to be exported", path);
     PB_TRY(pb_page_open(&p));
     PB_TRY(pb_page_save(&p, pb_export(run, o, p.f, stderr), pb_file_replace, path));
@@ -53,11 +53,16 @@ pb_exit pb_cmd_export(const pb_options *o)
     const pb_export_opts opts = {.to = o->to, .runs = o->runs, .better = o->better};
     const char *run = o->args.n ? o->args.v[0] : NULL;
     const bool gab = o->to && !strcmp(o->to, "gab");
+    char newest[PB_PATH_TEXT];
     pb_status s = o->args.n > 1 ? pb_fail(PB_EINVAL, "export takes at most 1 argument") : PB_OK;
     if (s == PB_OK && o->better && !gab) s = pb_fail(PB_EINVAL, "--better is only for --to gab");
     if (s == PB_OK && gab && !o->better && !o->out)
         s = pb_fail(PB_EINVAL,
                     "--to gab writes one direction per file: add --better lower|higher, or --out NAME.json for both");
+    if (s == PB_OK && !run && o->out) {
+        s = pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest);
+        run = newest;
+    }
     if (s == PB_OK)
         s = gab && !o->better ? export_both(run, opts, o->out)
             : o->out          ? export_file(run, &opts, o->out)

@@ -389,5 +389,6 @@ def dependencies(_):
 
 
 TABLES = {f.__name__: f for f in (
-    findings, sample, kernels, steps, throughput, backward, crossover, attention, sparse_roofline, peers, v4_steps, ranks, collectives,
+    findings, sample, kernels, steps, throughput, backward, crossover, attention, sparse_roofline, peers, v4_steps,
+    ranks, collectives,
     requirements, cpu, cpu_peers, profile_cost, validation, gate, dependencies)}

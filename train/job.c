@@ -147,7 +147,7 @@ static pb_status open_device(pb_job *j, bool plan)
     snprintf(text, sizeof text, "GPU %d", device);
     if (j->device != PB_CPU && !plan) pb_launch_device(text);
     pb_device_facts facts;
-    if (pb_backend_facts(j->device, device, &facts) == PB_EUNSUPPORTED && j->device != PB_CPU) return PB_EUNSUPPORTED;
+    if (j->device != PB_CPU && pb_backend_facts(j->device, device, &facts) == PB_EUNSUPPORTED) return PB_EUNSUPPORTED;
     PB_TRY(plan ? pb_ctx_open_plan(&j->ctx, j->device) : pb_ctx_open(&j->ctx, j->device, device));
     if (j->o->impl && !pb_impl_exists(j->device, j->o->impl))
         return pb_fail(PB_EINVAL,

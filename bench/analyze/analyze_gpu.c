@@ -1,4 +1,4 @@
-/* analyze_gpu.c - the tables of what the GPUs of a profiled job did from the begin to the end of each trace: the time
+/* analyze_gpu.c - the tables of what the GPUs of a profiled job did over the whole of each trace: the time
  * of each combination of concurrent kinds of work (compute, communication, memory), and kernels and copies by name. */
 #include <string.h>
 

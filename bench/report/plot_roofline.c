@@ -1,5 +1,5 @@
-/* plot_roofline.c - the data of the figure "roofline": the rate of each op of suite kernels by its arithmetic intensity,
- * below the ceilings of the run. */
+/* plot_roofline.c - the data of the figure "roofline": the rate of each op of suite kernels by its arithmetic
+ * intensity, below the ceilings of the run. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -41,7 +41,7 @@ void pb_table_free(pb_table *t);
 /* The exit code of a command that failed to read or write a file. */
 static inline pb_exit pb_file_exit(pb_status s) { return (pb_exit)pb_status_exit(s); }
 
-/* Writes the path of the newest run folder in `runs` to out. Folder names begin with the time, so the last name is the
- * newest. EPATH: no folder of `runs` holds a results.csv. */
+/* Writes the path of the newest run folder in `runs` to out: the one whose results.csv was written last, whatever its
+ * name; of several at the same time the last by name. EPATH: no folder of `runs` holds a results.csv. */
 pb_status pb_newest_run(const char *runs, char *out, size_t n);
 #endif

@@ -54,8 +54,8 @@ void *pb_inout_ld(pb_binder *b, const char *name, pb_dtype dtype, size_t rows, s
 /* Binds an input whose bytes the caller gives, such as a list of pointers to other tensors. The bytes are copied, and
  * pb_rebind restores them. pb_copy_inputs skips such an input, because pointers differ between devices. */
 const void *pb_in_raw(pb_binder *b, const char *name, const void *bytes, size_t n);
-/* How many of n values a bind has to compute before it gives them to pb_in_raw: all, or none on a planning context, where
- * no value is read. */
+/* How many of n values a bind has to compute before it gives them to pb_in_raw: all, or none on a planning context,
+ * where no value is read. */
 static inline size_t pb_to_compute(const pb_binder *b, size_t n) { return b->ctx->planning ? 0 : n; }
 /* Like pb_in_raw, but the op reads and writes it. It is compared byte by byte as integers. */
 void *pb_inout_raw(pb_binder *b, const char *name, const void *bytes, size_t n);

@@ -134,8 +134,8 @@ pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device);
 void pb_ctx_close(pb_ctx *ctx);
 /* Opens the plan backend: it checks ops, selects implementations and accounts for memory as backend `id` does, but runs
  * no op and touches no memory. So running the training code on it finds how much memory training needs. A download
- * returns zeros. Needs no device; recording is refused. Without a GPU it selects what every GPU runs; PB_CAPABILITY names
- * another (gpu_check.h). EINVAL: PB_CAPABILITY is wrong. */
+ * returns zeros. Needs no device; recording is refused. Without a GPU it selects what every GPU runs; PB_CAPABILITY
+ * names a GPU (gpu_check.h). EINVAL: PB_CAPABILITY is wrong. */
 pb_status pb_ctx_open_plan(pb_ctx *ctx, pb_backend_id id);
 size_t pb_plan_peak(const pb_ctx *ctx);                          /* bytes: held_peak */
 pb_status pb_backend_find(const char *name, pb_backend_id *out); /* "cpu" or "cuda"; EINVAL: any other name */

@@ -2,6 +2,7 @@
  * out of memory. */
 #include "kernels/engine/gpu_check.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 pb_status pb_gpu_check_driver(int driver, int runtime)

@@ -2,7 +2,6 @@
  * plain numbers, so that tests need no GPU; the CUDA backend passes the numbers of the machine. */
 #ifndef PB_GPU_CHECK_H
 #define PB_GPU_CHECK_H
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "os/status.h"

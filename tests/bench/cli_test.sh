@@ -206,6 +206,8 @@ before=$(md5sum <a/results.csv)
 for same in a/results.csv ./a/../a/results.csv; do
     expect 2 'these are the results to be exported' "$fixture" export a --to benchfmt --out $same
 done
+mkdir alone && cp -r a alone/a
+expect 2 'these are the results to be exported' "$fixture" export --runs alone --to benchfmt --out alone/a/results.csv
 [[ $(md5sum <a/results.csv) == "$before" ]] || fail 'a/results.csv: an export changed it'
 # The newest run is the one that was written last, whatever its name.
 mkdir named && cp -r a named/zebra && cp -r a named/apple && touch -d '1 hour ago' named/zebra/results.csv
