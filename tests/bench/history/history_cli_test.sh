@@ -38,7 +38,8 @@ fi
 table "$bench" history <<'TABLE'
 --format junit                | 2 | bench history writes only text
 --alpha 0.0001                | 2 | need at least 0.001
---alpha 2                     | 2 | less than 1
+--alpha 2                     | 2 | 2% or 200%
+--alpha 200%                  | 2 | less than 1
 --runs none --all             | 2 | none: No such file or directory
 --runs runs --metric speed    | 2 | 'speed' is not a metric
 --baseline none --all         | 2 | none: No such file or directory
