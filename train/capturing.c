@@ -9,7 +9,6 @@ static pb_status open_folder(const pb_job *j)
 {
     const pb_train_options *o = j->o;
     if (!o->capture_nan) return PB_OK;
-    if (!j->cfg.normuon.guard) return pb_fail(PB_EINVAL, "--capture-nan needs --nan-guard");
     if (strlen(o->capture_nan) > PB_CAPTURING_PATH / 2)
         return pb_fail(PB_EINVAL, "--capture-nan: the path of the folder is longer than %d bytes",
                        PB_CAPTURING_PATH / 2);

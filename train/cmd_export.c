@@ -66,7 +66,7 @@ pb_status pb_train_export(const pb_train_options *o)
     cfg.model.blank = in.path != NULL;
     PB_TRY(pb_hf_config_check(in.geometry, o->out));
     PB_TRY(check(o, &in, &cfg));
-    PB_TRY(pb_export_open(o->out, &to));
+    PB_TRY(pb_export_open(o->out, PB_EXPORT_MODEL, &to));
     const pb_status s = write_model(o, &in, &cfg.model);
     pb_export_close(&to);
     return s;

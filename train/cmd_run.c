@@ -45,6 +45,17 @@ static void warn_of_lr(const pb_job *j)
                 j->schedule.lr, rank, pb_default_lr(j->cfg.model.tuning, rank));
 }
 
+/* Warns if the run ends before the first step that --profile-steps records: it would end without a trace. */
+static void warn_of_no_window(const run *r)
+{
+    const long first = pb_profiling_first(&r->profiling), left = r->j.schedule.steps - done(r);
+    if (first >= 0 && first >= left && pb_train_leads(r->j.o))
+        fprintf(stderr,
+                "train: warning: no step is profiled: --profile-steps %s records after %ld steps, and this run has "
+                "%ld\n",
+                r->j.o->profile_steps, first, left);
+}
+
 /* Says which tensors NorMuon trains, and what the guard does. */
 static void print_matrices(const run *r)
 {
@@ -296,9 +307,10 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
     if (s == PB_OK) {
         const char *dir = pb_train_leads(o) ? o->export : NULL; /* one rank exports */
-        s = pb_job_agree(&r.j, "the export folder", pb_export_open(dir, &r.export));
+        s = pb_job_agree(&r.j, "the export folder", pb_export_open(dir, pb_export_kind_of(&r.j), &r.export));
     }
     if (s == PB_OK) s = pb_capturing_open(&r.j);
+    if (s == PB_OK) s = pb_profiling_check(&r.j);
     if (s == PB_OK) s = pb_step_counters_check(&r.j, &r.counters);
     if (s == PB_OK) s = pb_profiling_open(&r.j, &r.profiling);
     if (s == PB_OK) s = pb_tensor_capture_open(&r.j, &r.profiling, &r.tensors);
@@ -310,6 +322,7 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);
         if (!o->quiet && *r.profiling.why) printf("%s\n", r.profiling.why);
+        warn_of_no_window(&r);
         s = pb_watchdog_start(&r.watchdog, (double)o->step_timeout);
         if (s == PB_OK) s = blame_machine(pb_job_explain_lost_device(&r.j, steps(&r)));
         pb_watchdog_stop(&r.watchdog);

@@ -71,7 +71,6 @@ static pb_status configure_adapter(const pb_train_options *o, pb_model_config *m
 {
     pb_peft_config c;
     if (!o->adapter) return PB_OK;
-    if (m->tuning == PB_FULL) return pb_fail(PB_EINVAL, "--adapter needs --tuning lora or qlora");
     PB_TRY(pb_peft_config_open(o->adapter, &c));
     m->rank = c.rank;
     m->alpha = c.alpha;
@@ -87,12 +86,9 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     m->blank = j->input.path != NULL;
     m->tuning = (pb_tuning)INDEX_OF(tunings, o->tuning);
     m->nf4_double = strcmp(o->nf4_scales, "8bit") == 0;
-    if (m->nf4_double && m->tuning != PB_QLORA) return pb_fail(PB_EINVAL, "--nf4-scales 8bit needs --tuning qlora");
     m->dtype = (pb_dtype)INDEX_OF(dtypes, o->dtype);
     m->seed = (uint64_t)o->seed;
     m->fixed_norms = strcmp(o->train_norms, "no") == 0;
-    if (m->fixed_norms && m->tuning == PB_FULL)
-        return pb_fail(PB_EINVAL, "--train-norms no needs --tuning lora or qlora");
     PB_TRY(set_bounded("layers", o->layers, 1000, &m->layers));
     PB_TRY(set_bounded("rank", o->rank, 1 << 16, &m->rank));
     m->alpha = isnan(o->alpha) ? 2 * (float)m->rank : (float)o->alpha;
@@ -118,12 +114,7 @@ static pb_status configure_optimizer(const pb_train_options *o, pb_job *j)
     pb_normuon_config *n = &j->cfg.normuon;
     j->cfg.optimizer = (pb_optimizer)INDEX_OF(optimizers, o->optimizer);
     j->cfg.model.moments = (pb_adamw_format)INDEX_OF(moments, o->moments);
-    if (j->cfg.model.moments != PB_ADAMW_F32 && j->cfg.optimizer != PB_OPTIMIZER_ADAMW)
-        return pb_fail(PB_EINVAL, "--moments %s needs --optimizer adamw", o->moments);
-    if (j->cfg.optimizer != PB_OPTIMIZER_NORMUON) {
-        if (o->nan_guard) return pb_fail(PB_EINVAL, "--nan-guard needs --optimizer normuon");
-        return isnan(o->matrix_lr) ? PB_OK : pb_fail(PB_EINVAL, "--matrix-lr needs --optimizer normuon");
-    }
+    if (j->cfg.optimizer != PB_OPTIMIZER_NORMUON) return PB_OK;
     PB_TRY(set_bounded("ns-steps", o->ns_steps, PB_NS_STEPS, &n->steps));
     n->variant = (pb_ns_variant)INDEX_OF(iterations, o->newton_schulz);
     n->products = (pb_ns_dtype)INDEX_OF(ns_dtypes, o->ns_dtype);
@@ -166,7 +157,6 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     c->loss_scale = (float)o->loss_scale;
     if (o->export && c->model.geometry->v4) /* fail now instead of after the last step */
         return pb_fail(PB_EINVAL, "--export: %s cannot be written as a Hugging Face folder", c->model.geometry->name);
-    if (o->merge && !o->export) return pb_fail(PB_EINVAL, "--merge needs --export DIR");
     if (!(o->weight_decay >= 0)) return pb_fail(PB_EINVAL, "--weight-decay %g: need at least 0", o->weight_decay);
     const double warmup = o->warmup < 1 ? floor(o->warmup * (double)o->steps) : o->warmup;
     if (!(warmup >= 0 && warmup <= (double)o->steps))
@@ -196,8 +186,6 @@ static pb_status configure_rows(const pb_train_options *o, pb_job *j)
     d->align = j->cfg.packed ? pb_sample_align(j->cfg.model.geometry) : 1;
     if (!(d->min_counted >= 0 && d->min_counted <= 1))
         return pb_fail(PB_EINVAL, "--min-loss-tokens %g: need 0 to 1", d->min_counted);
-    if (j->cfg.packed && d->min_counted > 0)
-        return pb_fail(PB_EINVAL, "--min-loss-tokens %g needs --pack stream", d->min_counted);
     if (!j->cfg.packed && d->long_ones != PB_LONG_SPLIT)
         return pb_fail(PB_EINVAL, "--long-ones %s: with --pack stream no conversation is too long", o->long_ones);
     return PB_OK;
@@ -239,6 +227,8 @@ static pb_status configure_data(const pb_train_options *o, pb_job *j)
         return pb_fail(PB_EINVAL, "--eval-split %g: need at least 0 and less than 1", o->eval_split);
     if (o->eval_data && o->eval_split > 0)
         return pb_fail(PB_EINVAL, "--eval-data and --eval-split cannot be given together");
+    if (o->eval_interval > 0 && !o->eval_data && !(o->eval_split > 0))
+        return pb_fail(PB_EINVAL, "--eval-interval %ld needs --eval-data FILE or --eval-split X", o->eval_interval);
     return PB_OK;
 }
 
@@ -273,6 +263,7 @@ pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
     if ((o->command == PB_COMMAND_plan || o->dry_run) && o->ranks > 1)
         PB_TRY(set_bounded("ranks", o->ranks, 1 << 16, &j->ranks));
     PB_TRY(configure_ranks(o, j));
+    PB_TRY(pb_cli_check_needs(&pb_train_cli, o->command, pb_train_needs, o));
     if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is not an option; try --help", o->args.v[0]);
     PB_TRY(configure_model(o, j));
     if (o->command == PB_COMMAND_generate) return configure_generation(o, j);

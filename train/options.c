@@ -1,4 +1,5 @@
-/* options.c - the tables of the subcommands and options of `train`, generated from commands.def and options.def. */
+/* options.c - the tables of the subcommands and options of `train`, generated from commands.def,
+ * options.def and needs.def. */
 #include "train/options.h"
 
 #include <stddef.h>
@@ -14,6 +15,12 @@ static const pb_option_info options[] = {
     {#type, #name, argument, deflt, help, commands, letter, offsetof(pb_train_options, name)},
 #include "train/options.def"
 #undef OPT
+    {0},
+};
+const pb_option_need pb_train_needs[] = {
+#define NEED(option, other, words) {#option, #other, words},
+#include "train/needs.def"
+#undef NEED
     {0},
 };
 const pb_cli pb_train_cli = {"train", commands, options, NULL, NULL};

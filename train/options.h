@@ -1,6 +1,7 @@
 /* options.h - the subcommands of `train`, and a struct of its options whose fields are generated from options.def. */
 #ifndef PB_PROGRAM_OPTIONS_H
 #define PB_PROGRAM_OPTIONS_H
+#include "cli/needs.h"
 #include "cli/options.h"
 #include "ranks/world.h"
 
@@ -25,6 +26,7 @@ typedef struct pb_train_options {
     pb_world *world; /* the processes of the job; NULL: this is the only one */
 } pb_train_options;
 extern const pb_cli pb_train_cli;
+extern const pb_option_need pb_train_needs[];
 const char *pb_train_commit(void); /* the commit that was built */
 /* True on the rank that prints notes, writes the log, checkpoints and exports: rank 0. */
 static inline bool pb_train_leads(const pb_train_options *o) { return pb_world_rank(o->world) == 0; }

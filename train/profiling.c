@@ -35,8 +35,6 @@ static void find_libraries(const pb_job *j, pb_profiling *p)
     snprintf(p->libraries, sizeof p->libraries, "%s%s%s", cuda, *cuda && *comm ? ", " : "", comm);
 }
 
-enum { sampling_interval = 1000 }; /* the default in options.def, in microseconds */
-
 /* Whether the GPU lets this user sample is known only when CUPTI is attached. */
 static pb_status find_sampling(const pb_job *j, pb_profiling *p)
 {
@@ -110,28 +108,34 @@ static const char *unknown_size(const pb_profiling *p)
            "bounds it";
 }
 
-/* Checks that no option is given that has no effect. ranks: as pb_profiling_ranks returns it. */
+/* Checks that no option is given that has an effect only on ranks that are profiled. Which ranks these are may also be
+ * given by an environment variable, so needs.def cannot say it. ranks: as pb_profiling_ranks() returns it. */
 static pb_status check_options(const pb_train_options *o, const char *ranks)
 {
-    if (!ranks && o->profile_on_demand)
-        return pb_fail(PB_EINVAL, "--profile-on-demand needs --profile-ranks, such as --profile-ranks auto");
-    if (!ranks && o->profile_sampling)
-        return pb_fail(PB_EINVAL, "--profile-sampling needs --profile-ranks, such as --profile-ranks auto");
-    if (!o->profile_sampling && o->profile_sampling_interval != sampling_interval)
-        return pb_fail(PB_EINVAL, "--profile-sampling-interval needs --profile-sampling, such as --profile-sampling "
-                                  "TIMELINE");
-    if (!o->profile_on_demand && strcmp(o->profile_attach, "window") == 0)
-        return pb_fail(PB_EINVAL, "--profile-attach window needs --profile-on-demand");
+    static const char *const options[] = {"profile_on_demand", "profile_counters", "profile_sampling",
+                                          "profile_steps",     "profile_graphs",   "profile_limit",
+                                          "profile_out",       "capture_tensors"};
+    for (size_t i = 0; !ranks && i < sizeof options / sizeof *options; i++) {
+        char text[PB_OPTION_TEXT];
+        if (!pb_cli_changed(&pb_train_cli, o, options[i])) continue;
+        pb_option_text(&(pb_option_info){.name = options[i]}, text, sizeof text);
+        return pb_fail(PB_EINVAL, "%s needs --profile-ranks, such as --profile-ranks auto", text);
+    }
     return PB_OK;
+}
+
+pb_status pb_profiling_check(const pb_job *j)
+{
+    const char *ranks = pb_profiling_ranks(j);
+    PB_TRY(pb_world_same(j->o->world, "--profile-ranks or PB_PROFILE_RANKS", ranks ? ranks : "nothing"));
+    return pb_job_agree(j, "the options of profiling", check_options(j->o, ranks));
 }
 
 pb_status pb_profiling_open(const pb_job *j, pb_profiling *out)
 {
     char why[200] = "";
     const char *ranks = pb_profiling_ranks(j);
-    *out = (pb_profiling){0};
-    PB_TRY(pb_world_same(j->o->world, "--profile-ranks or PB_PROFILE_RANKS", ranks ? ranks : "nothing"));
-    PB_TRY(check_options(j->o, ranks));
+    *out = (pb_profiling){.on_demand = j->o->profile_on_demand != NULL};
     if (!ranks) return PB_OK;
     PB_TRY(pb_clocks_open(j->o->world, &out->clocks));
     PB_TRY(pb_job_agree(j, "the profile", open_profile(j, ranks, out, why)));
@@ -160,6 +164,11 @@ bool pb_profiling_expects(const pb_profiling *p, double launches, double replays
         e.cut ? "; --profile-limit will leave events out" : "",
         e.overwrites ? "; more ranges than the ring of a thread holds: the oldest may be lost" : "");
     return true;
+}
+
+long pb_profiling_first(const pb_profiling *p)
+{
+    return p->p && !p->on_demand ? p->steps.skip + p->steps.wait + p->steps.warmup : -1;
 }
 
 bool pb_profiling_chosen(const pb_profiling *p, int rank, long step)

@@ -14,6 +14,7 @@ typedef struct pb_profiling {
     const char **host; /* [ranks] */
     pb_chosen chosen;  /* the ranks that are profiled, and the steps */
     pb_profile_steps steps;
+    bool on_demand;            /* windows open on demand; `steps` is no schedule */
     pb_counter_group sampling; /* of --profile-sampling */
     char device[32], libraries[204];
     char
@@ -22,9 +23,14 @@ typedef struct pb_profiling {
 
 /* --profile-ranks, or PB_PROFILE_RANKS if that option is not given; NULL: neither is. */
 const char *pb_profiling_ranks(const pb_job *j);
+/* Agrees with the other ranks that the options of profiling have an effect. EINVAL: one has none, because no rank is
+ * profiled; EINVAL on all ranks if that is so on one. */
+pb_status pb_profiling_check(const pb_job *j);
 /* Profiles the ranks of pb_profiling_ranks(), if any. A value of PB_PROFILE_RECORDS keeps the
  * records (trace/records.h), for tests. Agrees with the other ranks. EINVAL, EPATH, EIO, ENOMEM. */
 pb_status pb_profiling_open(const pb_job *j, pb_profiling *out);
+/* Returns how many steps pass before the first one that the schedule records; -1: there is no schedule. */
+long pb_profiling_first(const pb_profiling *p);
 /* If the next step begins to record, writes a line about the expected size of its trace. launches: what the host
  * enqueued in the step that has just ended, with `replays` graphs among them, which have `nodes` nodes each. */
 enum { PB_PROFILING_TEXT = 320 };

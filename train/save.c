@@ -3,6 +3,8 @@
 #include "train/save.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -159,15 +161,7 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
     *p = (pb_progress){0};
     PB_TRY(pb_job_agree(j, "the settings", settings(s)));
     PB_TRY(compare_ranks(s));
-    if (!o->save) {
-        if (o->resume || o->save_interval > 0 || o->save_retain_interval > 0 || o->save_async)
-            return pb_fail(PB_EINVAL, "--%s needs --save DIR",
-                           o->resume                     ? "resume"
-                           : o->save_interval > 0        ? "save-interval"
-                           : o->save_retain_interval > 0 ? "save-retain-interval"
-                                                         : "save-async");
-        return PB_OK;
-    }
+    if (!o->save) return PB_OK;
     const pb_checkpoint_options c = {.save_interval = o->save_interval > 0 ? o->save_interval : 0,
                                      .retain_interval = o->save_retain_interval > 0 ? o->save_retain_interval : 0,
                                      .last = (uint64_t)j->schedule.steps,
@@ -272,12 +266,30 @@ pb_status pb_saver_finish(pb_saver *s)
 
 /* ---- exporting the trained model ---------------------------------------------------------------------- */
 
-pb_status pb_export_open(const char *dir, pb_export_folder *out)
+pb_export_kind pb_export_kind_of(const pb_job *j)
+{
+    return j->cfg.model.tuning == PB_FULL || j->o->merge ? PB_EXPORT_MODEL : PB_EXPORT_ADAPTERS;
+}
+
+static pb_status check_kind(const char *dir, pb_export_kind kind)
+{
+    static const char *const files[] = {"adapter_config.json", "config.json"}; /* that an export of each kind has */
+    static const char *const what[] = {"adapters", "a whole model"};
+    char path[PATH_MAX];
+    const int other = kind == PB_EXPORT_ADAPTERS;
+    if (snprintf(path, sizeof path, "%s/%s", dir, files[other]) >= (int)sizeof path || access(path, F_OK) != 0)
+        return PB_OK;
+    return pb_fail(PB_EINVAL, "%s holds %s (%s), and an export of %s would be mixed with it: give another folder", dir,
+                   what[other], files[other], what[!other]);
+}
+
+pb_status pb_export_open(const char *dir, pb_export_kind kind, pb_export_folder *out)
 {
     *out = (pb_export_folder){0};
     if (!dir) return PB_OK;
     PB_TRY(pb_make_folder(dir));
     if (access(dir, W_OK | X_OK) != 0) return pb_fail_errno(errno, "%s", dir);
+    PB_TRY(check_kind(dir, kind));
     PB_TRY(pb_folder_lock(dir, "is exporting into this folder", &out->lock));
     out->dir = dir;
     return PB_OK;
@@ -300,7 +312,7 @@ static pb_status write_export(void *self)
     const pb_job *j = x->j;
     const char *dir = x->dir;
     pb_model *m = pb_trainer_model(j->trainer);
-    if (j->cfg.model.tuning == PB_FULL || j->o->merge) {
+    if (pb_export_kind_of(j) == PB_EXPORT_MODEL) {
         const pb_hf_text text = {j->cfg.model.blank ? j->o->model : NULL, j->input.tokenizer_path,
                                  j->input.tokenizer_folder};
         PB_TRY(pb_model_save_hf(m, dir, &(pb_hf_save_config){.merge = j->o->merge, .text = &text}));

@@ -33,12 +33,16 @@ pb_status pb_saver_finish(pb_saver *s);
 /* The folder of --export and of `train export`. The export consists of the adapters in PEFT's layout or of the whole
  * model as a Hugging Face folder. pb_export_open creates and locks the folder until pb_export_close; dir NULL: no
  * export. It is called before the first step, so that an unusable folder is reported before training, and so that no
- * other process exports into it. EINVAL: another process has locked the folder. */
+ * other process exports into it. EINVAL: another process has locked the folder, or it holds an export of the other
+ * kind: programs would load the adapters onto the model next to them. */
+typedef enum pb_export_kind { PB_EXPORT_ADAPTERS, PB_EXPORT_MODEL } pb_export_kind;
 typedef struct pb_export_folder {
     const char *dir; /* NULL: no export, or another rank exports */
     int lock;
 } pb_export_folder;
-pb_status pb_export_open(const char *dir, pb_export_folder *out);
+/* What --export writes. */
+pb_export_kind pb_export_kind_of(const pb_job *j);
+pb_status pb_export_open(const char *dir, pb_export_kind kind, pb_export_folder *out);
 pb_status pb_export(pb_job *j, const pb_export_folder *to);
 void pb_export_close(pb_export_folder *x); /* {0} is allowed */
 #endif

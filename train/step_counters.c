@@ -51,8 +51,6 @@ static pb_status check(const pb_job *j, pb_step_counters *c)
 {
     const pb_train_options *o = j->o;
     if (!o->profile_counters) return PB_OK;
-    if (!pb_profiling_ranks(j))
-        return pb_fail(PB_EINVAL, "--profile-counters needs --profile-ranks, such as --profile-ranks auto");
     if (o->profile_on_demand) return pb_fail(PB_EINVAL, "--profile-counters needs a schedule, not --profile-on-demand");
     if (pb_tensor_capture_between_ops(j))
         return pb_fail(PB_EINVAL,

@@ -20,9 +20,7 @@ static pb_status open_all(const pb_job *j, const pb_profiling *p, pb_tensor_capt
 {
     const pb_train_options *o = j->o;
     char folder[PATH];
-    if (!o->capture_tensors)
-        return o->capture_gradients ? pb_fail(PB_EINVAL, "--capture-gradients needs --capture-tensors") : PB_OK;
-    if (!*p->why) return pb_fail(PB_EINVAL, "--capture-tensors needs --profile-ranks, such as --profile-ranks auto");
+    if (!o->capture_tensors) return PB_OK;
     if (o->profile_on_demand) return pb_fail(PB_EINVAL, "--capture-tensors needs a schedule, not --profile-on-demand");
     const pb_status s = pb_tok_pattern_open(o->capture_tensors, strlen(o->capture_tensors), false, &out->pattern);
     if (s != PB_OK) {

@@ -14,6 +14,7 @@ static const char *excluded(const pb_options *o)
     if (o->resume) return "--resume: its traces would have a gap";
     if (o->ranks > 1) return "--ranks: one process is recorded; train --profile-ranks records several ranks";
     if (o->instructions) return "--instructions: recording executes instructions too";
+    if (o->throttle_retries > 0) return "--throttle-retries: one process is recorded, also when other work disturbs it";
     if (o->gate) return "--gate: figures of a recorded run do not meet or fail a requirement";
     if (o->require_baseline) return "--require-baseline: the run is not compared";
     return NULL;
@@ -28,6 +29,7 @@ pb_status pb_profiled_options(pb_options *o)
     if (suite && suite->alone)
         return pb_fail(PB_EINVAL, "--profile-out: suite %s measures each case in a process of its own", suite->name);
     o->processes = 1;
+    o->throttle_retries = 0; /* a second process would need a folder of its own for its traces */
     o->no_compare = o->no_keep = true;
     if (!o->ceilings) o->ceilings = "no";
     return PB_OK;

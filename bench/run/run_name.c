@@ -21,7 +21,7 @@ void pb_run_name_new(const char *what, const char *dir, pb_run_name *out)
     strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &utc);
     snprintf(out->run_id, sizeof out->run_id, "%s-%.64s-%04x", stamp, what, out->mark >> 16);
     if (dir) snprintf(out->dir, sizeof out->dir, "%s", dir);
-    else snprintf(out->dir, sizeof out->dir, "runs/%s-%s", stamp, what);
+    else snprintf(out->dir, sizeof out->dir, "runs/%s", out->run_id);
 }
 
 pb_status pb_run_make_folder(const char *dir)

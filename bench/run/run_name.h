@@ -9,8 +9,8 @@ enum { PB_RUN_DIR_TEXT = 1024 };
 typedef struct pb_run_name {
     char time_utc[32];         /* UTC, "2026-01-31T12:00:00Z" */
     char run_id[128];          /* "20260131T120000Z-kernels-1a2b" */
-    char dir[PB_RUN_DIR_TEXT]; /* as requested, or runs/20260131T120000Z-kernels */
-    uint32_t mark;             /* random; its upper half is the suffix of run_id */
+    char dir[PB_RUN_DIR_TEXT]; /* as requested, or runs/20260131T120000Z-kernels-1a2b */
+    uint32_t mark;             /* random; its upper half ends run_id, so that runs of the same second differ */
 } pb_run_name;
 
 /* Fills *out. `what` is the suite or tool that the name contains; `dir` is the folder, NULL: a new folder of runs/. */

@@ -147,7 +147,9 @@ static void conclude(const pb_attempts *a, const pb_process *l, const char *why,
     end->outcome = PB_OUTCOME_throttled;
     if (repeat(a, l, why, earlier, end->seconds))
         snprintf(end->reason, sizeof end->reason, "%s%s", why, measured_again);
-    else snprintf(end->reason, sizeof end->reason, "%s (after %d retries)", why, earlier);
+    else if (!earlier) snprintf(end->reason, sizeof end->reason, "%s", why);
+    else
+        snprintf(end->reason, sizeof end->reason, "%s (after %d %s)", why, earlier, earlier == 1 ? "retry" : "retries");
     fprintf(stderr, "bench: process %d was %s: %s\n", l->number, pb_is_disturbance(why) ? "disturbed" : "throttled",
             end->reason);
 }

@@ -74,6 +74,23 @@ plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --pack stream --mode graph --steps 3 --batch 1 |   0 | graphs: 1 recorded
 --pack stream --long-ones drop                |   2 | --long-ones drop: with --pack stream no conversation is too long
 --min-loss-tokens 0.25                        |   2 | --min-loss-tokens 0.25 needs --pack stream
+--nesterov                                    |   2 | --nesterov needs --optimizer normuon
+--momentum 0.9                                |   2 | --momentum 0.9 needs --optimizer normuon
+--ns-steps 3                                  |   2 | --ns-steps 3 needs --optimizer normuon
+--newton-schulz gram                          |   2 | --newton-schulz gram needs --optimizer normuon
+--optimizer normuon --nan-guard-momentum keep |   2 | --nan-guard-momentum keep needs --nan-guard
+--rank 8 --tuning full                        |   2 | --rank 8 needs --tuning lora or qlora
+--targets q --tuning full                     |   2 | --targets needs --tuning lora or qlora
+--max-norm 2 --clip none                      |   2 | --max-norm 2 needs --clip sync or fused or multi
+--min-lr 1e-5 --schedule constant             |   2 | --min-lr 1e-05 needs --schedule cosine
+--merge --export x --tuning full              |   2 | --merge needs --tuning lora or qlora
+--eval-interval 5                             |   2 | --eval-interval 5 needs --eval-data FILE or --eval-split X
+--save-interval 5                             |   2 | --save-interval 5 needs --save DIR
+--profile-steps 1:0:0:1                       |   2 | --profile-steps needs --profile-ranks, such as --profile-ranks auto
+--profile-out x                               |   2 | --profile-out needs --profile-ranks
+--profile-limit 5                             |   2 | --profile-limit needs --profile-ranks
+--profile-counters STEP                       |   2 | --profile-counters needs --profile-ranks
+--steps 1 --rank 16 --tuning full             |   0 | tokens/s
 --pack stream --min-loss-tokens 1.5           |   2 | --min-loss-tokens 1.5: need 0 to 1
 --pack stream --min-loss-tokens -0.5          |   2 | --min-loss-tokens -0.5: need 0 to 1
 --pack stream --steps 2 --batch 1 --model v4-tiny --tuning full --seq 192 | 0 | step      2/2
@@ -358,6 +375,23 @@ for t in full lora qlora; do
 done
 expect 2 'no tokenizer.json' "$train" eval --model "$fixtures/hf/qwen2"
 expect 2 '/proc/nowhere' "$train" --steps 1 --adapter /proc/nowhere
+
+# ---- export: adapters and a whole model are not mixed in one folder ----------------------------------------------
+rm -rf adapter merged
+expect 0 exported "$train" --steps 1 --export adapter
+expect 2 'adapter holds adapters (adapter_config.json), and an export of a whole model would be mixed with it' \
+    "$train" --steps 1 --tuning full --export adapter
+expect 0 exported "$train" --steps 1 --merge --export merged
+expect 2 'merged holds a whole model (config.json), and an export of adapters' "$train" --steps 1 --export merged
+expect 2 'adapter holds adapters' "$train" export --out adapter
+expect 0 exported "$train" --steps 1 --export adapter
+rm -r adapter merged
+
+# ---- profiling: a run that is too short for the schedule says so --------------------------------------------------
+expect 0 'warning: no step is profiled: --profile-steps 5:0:1:3:1 records after 6 steps, and this run has 6' \
+    "$train" --steps 6 --quiet --profile-ranks all --profile-out short
+expect 0 '' "$train" --steps 7 --quiet --profile-ranks all --profile-out long
+! grep -q warning log || fail 'a warning although a step is profiled'
 
 # ---- export: with the files of the tokenizer, so that the folder can be evaluated alone ------------------------
 mkdir exported && echo old | tee exported/vocab.json exported/generation_config.json >exported/chat_template.jinja

@@ -100,7 +100,7 @@ ${options[*]} STEP --profile-ranks 0 --profile-on-demand go | 2 | needs a schedu
 ${options[*]} STEP --profile-ranks 0 --capture-tensors x --capture-gradients | 2 | with --capture-gradients: both change how a step runs
 ${options[*]} STEP --profile-ranks 0 --capture-tensors x --recompute mlp | 2 | with --recompute: both change how a step runs
 run --device cpu --model tiny --steps 1 --quiet --profile-ranks 0 --profile-attach window | 2 | --profile-attach window needs --profile-on-demand
-run --device cpu --model tiny --steps 1 --quiet --profile-ranks 0 --profile-sampling-interval 100 | 2 | --profile-sampling-interval needs --profile-sampling
+run --device cpu --model tiny --steps 1 --quiet --profile-ranks 0 --profile-sampling-interval 100 | 2 | --profile-sampling-interval 100 needs --profile-sampling
 run --device cpu --model tiny --steps 1 --quiet --profile-sampling TIMELINE | 2 | --profile-sampling needs --profile-ranks
 run --device cpu --model tiny --steps 1 --quiet --profile-ranks 0 --profile-sampling TIMELINE | 2 | --profile-sampling samples counters of a GPU
 END

@@ -130,12 +130,16 @@ busy 0 stolen 0 0,0,0.1,0
 grep -q '^2,.*,throttled,,steal ([0-9.]* % of the CPU time) (measured again)$' stolen/processes.csv || fail "stolen: processes.csv does not say why"
 busy 0 crowded 1 0 # other work that lasts: one retry
 [[ $(outcomes crowded) == '0:throttled 1:throttled 2:throttled 3:throttled:0 ' ]] || fail "crowded: $(outcomes crowded)"
-[[ $(grep -c '(after 0 retries)$' crowded/processes.csv) -eq 2 ]] || fail "crowded: what is kept does not say so"
+[[ $(grep -c ',load (others used 1.0 of 2 CPUs)$' crowded/processes.csv) -eq 2 ]] || fail "crowded: what is kept does not say so"
 before=$(cat crowded/* | md5sum)
 PB_FAKE_OTHERS=1 PB_FAKE_NVML_DEAD=1 expect 0 '' with "$watched" run --resume crowded
 [[ $(outcomes crowded) == '0:throttled 1:throttled 2:throttled 3:throttled:0 ' ]] || fail "crowded: resumed: $(outcomes crowded)"
 busy 0 asked 1 0 -n 1 --throttle-retries 2
 [[ $(outcomes asked) == '0:throttled 1:throttled:0 2:throttled:1 ' ]] || fail "asked: $(outcomes asked)"
+# a run that records a trace has one process, disturbed or not
+FIXTURE_NAP=900 PB_DISTURBANCE='' PB_FAKE_OTHERS=1 PB_FAKE_STEAL=0 PB_FAKE_NVML_DEAD=1 expect 0 'process 0 was disturbed' \
+    with "$watched" --suite paired --n 1,2 --quiet --out traced --profile-out traces
+[[ $(outcomes traced) == '0:throttled ' && -n $(find traces -name rank0.json.gz) ]] || fail "traced: $(outcomes traced)"
 busy 0 spent 1 0 -n 1 --budget 8s --samples 80 # complete, although nothing is left for a retry
 [[ $(outcomes spent) == '0:throttled ' ]] || fail "spent: $(outcomes spent)"
 busy 0 single 0.9 0 -n 1 --threads 1 # the second CPU was idle

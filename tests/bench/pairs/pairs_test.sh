@@ -290,6 +290,8 @@ compared 2 'exit code 2' typo1 ./base ./typo
 pairs typo1 1
 printf '#!/nowhere\n' >cannot && chmod +x cannot
 compared 125 'No such file' cannot1 ./base ./cannot
+printf '#!/bin/sh\n' >silent && chmod +x silent
+compared 125 'silent: it ended, but wrote no results' silent1 ./silent ./base
 cp base denied && chmod -x denied
 compared 125 'denied: Permission denied' denied1 ./base ./denied
 

@@ -54,6 +54,7 @@ table "$bench" <<'T'
 --suite throughput --profile-out x --ranks 2              | 2 | --profile-out excludes --ranks
 --suite backward --profile-out x --instructions perf      | 2 | --profile-out excludes --instructions
 --suite throughput --profile-out x --gate requirements    | 2 | --profile-out excludes --gate
+--suite backward --profile-out x --throttle-retries 1     | 2 | --profile-out excludes --throttle-retries
 --suite profile --profile-out x                           | 2 | suite profile measures each case in a process of its own
 --resume run                                              | 2 | --profile-out excludes --resume
 T

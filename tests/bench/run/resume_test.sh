@@ -215,5 +215,12 @@ fine "$fixture" run --resume edited
 [[ $(tail -n +2 edited/results.csv | cut -d, -f4 | sort -u) == 1 ]] || fail "edited: not the rows of process 1"
 rm -r edited
 
+# ---- runs that begin in the same second have folders of their own -------------------------------------------
+for i in 1 2 3 4 5 6; do
+    "$fixture" --suite paired --n 1 -n 1 --no-compare --quiet >"$dir/log$i" 2>&1 &
+done
+wait
+[[ $(find runs -name run.json | wc -l) -eq 6 ]] || fail "runs of the same second: $(cat "$dir"/log[1-6])"
+
 [[ $failures -eq 0 ]] && echo "all passed"
 exit $((failures > 0))
