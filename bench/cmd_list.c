@@ -12,14 +12,42 @@
 #include "profiles/groups.h"
 #include "trainer/model/model.h"
 
-static void suites(void)
+/* The different values that an axis has in the cases added. */
+typedef struct axis_values {
+    const char *axis;
+    char text[PB_GRID_ITEM]; /* separated by commas */
+} axis_values;
+
+static pb_status add_value(void *user, const pb_case *c)
 {
-    char item[512];
+    axis_values *a = user;
+    char word[PB_GRID_ITEM];
+    const char *value = pb_case_get(c, a->axis), *rest = a->text;
+    const size_t at = strlen(a->text);
+    if (!value) return PB_OK;
+    while ((rest = pb_next_item(rest, ',', word, sizeof word)))
+        if (strcmp(word, value) == 0) return PB_OK;
+    if (at + strlen(value) + 2 > sizeof a->text) return pb_fail(PB_EINVAL, "axis %s has too many values", a->axis);
+    snprintf(a->text + at, sizeof a->text - at, "%s%s", at ? "," : "", value);
+    return PB_OK;
+}
+
+/* Prints the suites. The values are those of the default grid on a CPU; the cases of a suite without grid lines are
+ * enumerated from its axes. */
+static pb_status suites(void)
+{
+    char item[PB_GRID_ITEM];
     for (const pb_suite *const *s = pb_suites; *s; s++) {
         printf("%-12s %s\n", (*s)->name, (*s)->what);
-        for (const char *rest = (*s)->axes; (rest = pb_next_item(rest, ' ', item, sizeof item));)
-            printf("             --%.*s [%s]\n", (int)strcspn(item, "="), item, item + strcspn(item, "=") + 1);
+        for (const char *rest = (*s)->axes; (rest = pb_next_item(rest, ' ', item, sizeof item));) {
+            const char *usual = pb_grid_values(item);
+            axis_values a = {.axis = item};
+            for (const char *const *line = (*s)->enumerate ? NULL : (*s)->grid; line && *line; line++)
+                PB_TRY(pb_grid_expand((*s)->name, (*s)->axes, *line, add_value, &a));
+            printf("             --%s [%s]\n", item, (*s)->enumerate ? usual : a.text);
+        }
     }
+    return PB_OK;
 }
 
 static void metrics(void)
@@ -94,8 +122,8 @@ static void kernels(void)
 static const struct {
     const char *name, *title;
     void (*print)(void);
-    pb_status (*read)(void); /* in place of print: what is listed is in files */
-} lists[] = {{"suites", "suites and their axes [default]:", suites, NULL},
+    pb_status (*read)(void); /* in place of print: it may fail */
+} lists[] = {{"suites", "suites and their axes [values measured by default, on a CPU]:", NULL, suites},
              {"models", "models, for the axis model:", models, NULL},
              {"metrics", "metrics (unit, better):", metrics, NULL},
              {"requirements", "requirements and the measured cases they are judged on:", requirements, NULL},

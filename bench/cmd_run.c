@@ -337,7 +337,8 @@ static pb_exit prepared(run *r)
 {
     int lock = -1;
     pb_clock_lock clocks = PB_CLOCKS_FREE;
-    pb_status s = pb_counting_begin(r->o);
+    pb_status s = pb_options_environment();
+    if (s == PB_OK) s = pb_counting_begin(r->o);
     if (s == PB_OK) s = pb_counted_begin(r->o);
     if (s == PB_OK) s = pb_clock_lock_check(r->o->lock_gpu_clocks, r->o->device);
     if (s == PB_OK) s = plan(r);

@@ -29,7 +29,10 @@ static pb_status parse_axis(const char *part, size_t n, int size[PB_NAXES])
     const int axis = axis_named(part, equals ? (size_t)(equals - part) : n);
     char *end = NULL;
     if (axis < 0)
-        return pb_fail(PB_EINVAL, "--topology: '%.*s' names no axis; the axes are dp, cp, tp, pp and ep", (int)n, part);
+        return pb_fail(
+            PB_EINVAL,
+            "--topology: '%.*s' names no axis; the axes are dp and cp, and tp, pp and ep, which can only be 1", (int)n,
+            part);
     if (size[axis]) return pb_fail(PB_EINVAL, "--topology: %s is given twice", axes[axis].word);
     const bool digit = equals && equals + 1 < part + n && equals[1] >= '1' && equals[1] <= '9';
     const long value = digit ? strtol(equals + 1, &end, 10) : 0;

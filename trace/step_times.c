@@ -37,8 +37,10 @@ json_t *pb_step_times_json(pb_step_times *t)
         const size_t n = t->n[k] < PB_STEP_TIMES ? (size_t)t->n[k] : PB_STEP_TIMES;
         if (!n) continue;
         qsort(t->seconds[k], n, sizeof *t->seconds[k], by_value);
-        const double median = (t->seconds[k][(n - 1) / 2] + t->seconds[k][n / 2]) / 2;
-        json_object_set_new(all, names[k], json_pack("{s:I, s:f}", "steps", (json_int_t)t->n[k], "median_s", median));
+        const double *v = t->seconds[k], median = (v[(n - 1) / 2] + v[n / 2]) / 2;
+        json_object_set_new(all, names[k],
+                            json_pack("{s:I, s:f, s:f, s:f}", "steps", (json_int_t)t->n[k], "median_s", median, "q1_s",
+                                      v[(n - 1) / 4], "q3_s", v[n - 1 - (n - 1) / 4]));
     }
     return all;
 }

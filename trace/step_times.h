@@ -27,6 +27,7 @@ typedef struct pb_step_times {
 
 void pb_step_times_begin(pb_step_times *t, pb_step_kind kind);
 void pb_step_times_end(pb_step_times *t);
-/* {"off": {"steps": N, "median_s": S}, ...}; a kind without steps is left out. NULL: no memory. Sorts the times. */
+/* {"off": {"steps": N, "median_s": S, "q1_s": S, "q3_s": S}, ...}; q1_s and q3_s: the quartiles. A kind without steps is
+ * left out. NULL: no memory. Sorts the times. */
 json_t *pb_step_times_json(pb_step_times *t);
 #endif

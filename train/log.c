@@ -67,6 +67,8 @@ pb_status pb_log_open(const char *path, long after, pb_log *out)
     if (!path) return PB_OK;
     FILE *f;
     if (after == 0 && has_rows(path)) PB_TRY(rename_old_log(path));
+    if (after < 0 && access(path, F_OK) == 0)
+        return pb_fail(PB_EPATH, "--log %s exists already: give a new name, or --resume to continue it", path);
     PB_TRY(pb_file_update(path, after < 0, &f));
     const pb_status s = truncate_after(f, path, after);
     if (s == PB_OK) out->f = f;

@@ -229,6 +229,8 @@ void pb_projection_notes(const pb_projection *p, const pb_project_opts *o, FILE 
                 break;
             }
     if (p->measured.left_out)
-        fprintf(notes, "bench: note: %d measured times are left out: not ok, of one rank, or without backward_time\n",
+        fprintf(notes,
+                "bench: note: %d measured times are left out: throttled or failed, of one rank, or without "
+                "backward_time\n",
                 p->measured.left_out);
 }

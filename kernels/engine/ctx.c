@@ -49,12 +49,25 @@ pb_status pb_device_find(const char *text, pb_backend_id *id, int *number)
     return PB_OK;
 }
 
+/* Reads PB_DEBUG, words separated by commas. */
+static pb_status read_debug(const char *text, unsigned *out)
+{
+    for (*out = 0; text && *text; text += *text == ',') {
+        const size_t n = strcspn(text, ",");
+        if (n == 4 && strncmp(text, "sync", n) == 0) *out |= PB_DEBUG_SYNC;
+        else if (n == 5 && strncmp(text, "trace", n) == 0) *out |= PB_DEBUG_TRACE;
+        else return pb_fail(PB_EINVAL, "PB_DEBUG: '%.*s' is not one of sync, trace", n < 60 ? (int)n : 60, text);
+        text += n;
+    }
+    return PB_OK;
+}
+
 pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device)
 {
-    const char *d = getenv("PB_DEBUG");
-    *ctx = (pb_ctx){.be = backends[id], .id = id};
-    if (d && strstr(d, "sync")) ctx->debug |= PB_DEBUG_SYNC;
-    if (d && strstr(d, "trace")) ctx->debug |= PB_DEBUG_TRACE;
+    unsigned debug;
+    *ctx = (pb_ctx){0};
+    PB_TRY(read_debug(getenv("PB_DEBUG"), &debug));
+    *ctx = (pb_ctx){.be = backends[id], .id = id, .debug = debug};
     pb_ranges_start();
     const pb_status s = ctx->be->open(ctx, device);
     if (s != PB_OK) *ctx = (pb_ctx){0};

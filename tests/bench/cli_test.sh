@@ -32,6 +32,9 @@ report /proc/nowhere                     |   2 | nowhere
 plot                                     |   2 | runs
 list models                              |   0 | smollm2-135m
 list suites                              |   0 | toy          naps that behave as their mode says
+list suites                              |   0 | --batch [1,2,8]
+--suite toy --batch 1,,2                 |   2 | axis batch: '1,,2' has an empty value
+--suite toy --batch 1,                   |   2 | axis batch: '1,' has an empty value
 list columns                             |   0 | what became of the row: ok, throttled, pass
 list statuses                            |   0 | timeout        the case hung
 list --columns                           |   0 | note
@@ -115,6 +118,10 @@ for i in 1 2 3 4 5 6 7 8; do expect 0 results "$fixture" --suite toy --out "o$i"
 expect 0 results "$fixture" --suite toy --out b --seed 5
 [[ $(order a) == "$(order b)" ]] || fail "the same seed gives another order"
 expect 0 'too few for a comparison, which needs 3' "$fixture" --suite toy --out c --processes 2
+PB_CONTROLS=maybe expect 2 'PB_CONTROLS=maybe: need one of yes|no, or no such variable' "$fixture" --suite toy --dry-run
+PB_DISTURBANCE=ignor expect 2 'PB_DISTURBANCE=ignor: need one of ignore' "$fixture" --suite toy --dry-run
+PB_DEBUG=sync,foo expect 2 "PB_DEBUG: 'foo' is not one of sync, trace" "$fixture" --suite toy --dry-run
+PB_DEBUG=sync,trace expect 0 'in all' "$fixture" --suite toy --dry-run
 secret=hunter2
 PB_URL=https://u:$secret@h PB_PASS=$secret PB_AUTH=$secret PB_BEARER=$secret PB_SESSION=$secret PB_PRIVATE=$secret \
     CUDA_CRED=$secret CUDA_PW=$secret NCCL_AUTH=$secret NCCL_COOKIE=$secret OMP_X_KEY=$secret MY_TOKEN=$secret \

@@ -83,7 +83,7 @@ static void what_does_not_fit_is_refused_with_the_numbers(void **state)
         {"pp=4", 8, "pp=4 is not supported"},
         {"ep=8", 8, "ep=8 is not supported"},
         {"dp=2,dp=4", 8, "dp is given twice"},
-        {"xp=2", 8, "'xp=2' names no axis; the axes are dp, cp, tp, pp and ep"},
+        {"xp=2", 8, "'xp=2' names no axis; the axes are dp and cp, and tp, pp and ep, which can only be 1"},
         {"dp", 8, "'dp' needs a positive number"},
         {"dp=", 8, "'dp=' needs a positive number"},
         {"dp=,cp=2", 8, "'dp=' needs a positive number"},

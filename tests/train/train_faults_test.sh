@@ -90,7 +90,7 @@ for file in fifo /dev/zero; do
     refused 2 'but must be a regular file' --eval-data $file
     refused 2 'but must be a regular file' --tokenizer $file --model m --template llama3
     refused 2 'but must be a regular file' --log $file --save ck --resume latest
-    refused 2 'File exists' --log $file
+    refused 2 'exists already: give a new name' --log $file
     for name in m/config.json m/model.safetensors m/tokenizer.json adapter/adapter_config.json adapter/adapter_model.safetensors; do
         [[ -f $name ]] && mv $name kept
         ln -s "$(realpath $file)" $name

@@ -35,7 +35,7 @@ plan --ranks 2 --device cuda:1                |   2 | --device cuda:1: each rank
 --model tinny                                 |   2 | tiny-qwen3
 --model /proc/nowhere                         |   2 | /proc/nowhere
 --lr -1                                       |   2 | learning rate -1
---lr 1e-9                                     |   2 | minimum learning rate 1e-06: need 0 to 1e-09
+--lr 1e-9                                     |   2 | minimum learning rate 1e-06: need at least 0 and at most the peak learning rate, which is 1e-09
 --warmup 60                                   |   2 | --warmup 60: need 0 to 50
 --rank 4096                                   |   2 | rank 4096: need 1 to 64
 --targets q,z                                 |   2 | --targets: 'z' is not one of
@@ -243,7 +243,7 @@ rm over.csv
 
 # ---- the log and the schedule --------------------------------------------------------------------------
 run --log l.csv --schedule constant --lr 1e-3 --eval-split 0.2 --eval-interval 3
-expect 2 'l.csv: File exists' "$train" --steps 1 --log l.csv
+expect 2 '--log l.csv exists already: give a new name, or --resume to continue it' "$train" --steps 1 --log l.csv
 [[ $(head -n 1 l.csv) == step,epoch,loss,grad_norm,lr,step_time,tokens_per_second,peak_memory,kernel_launches,host_syncs,eval_loss,seq,record_time,index_loss,save_time,status,note ]] || fail 'log: header'
 [[ $(column l.csv lr | sort -u) == 0.001 ]] || fail 'log: lr'
 [[ $(column l.csv eval_loss | grep -c .) -eq 2 && $(column l.csv status | sort -u) == ok ]] || fail 'log: evaluation'

@@ -7,7 +7,9 @@ pb_status pb_schedule_check(const pb_schedule *s)
 {
     if (!(s->lr >= 0) || !isfinite(s->lr)) return pb_fail(PB_EINVAL, "learning rate %g: need at least 0", s->lr);
     if (!(s->min >= 0) || !isfinite(s->min) || (s->kind == PB_SCHEDULE_COSINE && !(s->min <= s->lr)))
-        return pb_fail(PB_EINVAL, "minimum learning rate %g: need 0 to %g, the peak learning rate", s->min, s->lr);
+        return pb_fail(PB_EINVAL,
+                       "minimum learning rate %g: need at least 0 and at most the peak learning rate, which is %g",
+                       s->min, s->lr);
     if (s->warmup < 0 || s->warmup > s->steps)
         return pb_fail(PB_EINVAL, "a warm-up of %ld steps is longer than the run of %ld steps", s->warmup, s->steps);
     return PB_OK;
