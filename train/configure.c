@@ -96,6 +96,7 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     PB_TRY(configure_adapter(o, m));
     PB_TRY(set_bounded("batch", o->batch, 1 << 20, &j->cfg.B));
     PB_TRY(set_bounded("loss-chunk", o->loss_chunk, 1 << 22, &j->cfg.loss_chunk));
+    PB_TRY(set_bounded("mlp-chunk", o->mlp_chunk, 1 << 22, &j->cfg.mlp_chunk));
     PB_TRY(set_bounded("seq", o->seq, 1 << 20, &j->cfg.S));
     j->cfg.attention = (pb_attention_variant)INDEX_OF(attentions, o->attention);
     j->cfg.kv_qat = (pb_kv_qat_variant)INDEX_OF(kv_qats, o->kv_qat);

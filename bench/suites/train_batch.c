@@ -230,7 +230,8 @@ pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out)
     PB_TRY(pb_train_case_config(c, &cfg));
     PB_TRY(pb_train_case_shape(c, &cfg));
     PB_TRY(pb_train_case_trainer(ctx, c, &cfg, &t));
-    const pb_status s = pb_train_case_batch(c, t, 0);
+    pb_status s = pb_trainer_reserve(t, cfg.S); /* as `train` does, so that a step has the memory that the plan says */
+    if (s == PB_OK) s = pb_train_case_batch(c, t, 0);
     if (s != PB_OK) pb_trainer_close(t);
     else *out = t;
     return s;

@@ -112,6 +112,7 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     if (pb_case_get(c, "recompute")) PB_TRY(word(c, "recompute", recomputes, PB_NRECOMPUTES, &recompute));
     if (pb_case_get(c, "accumulate")) PB_TRY(number(c, "accumulate", 1, 1 << 20, &t.micro_batches));
     if (pb_case_get(c, "loss-chunk")) PB_TRY(number(c, "loss-chunk", 0, 1 << 22, &t.loss_chunk));
+    if (pb_case_get(c, "mlp-chunk")) PB_TRY(number(c, "mlp-chunk", 0, 1 << 22, &t.mlp_chunk));
     PB_TRY(number(c, "batch", 1, 1 << 20, &t.B));
     PB_TRY(number(c, "seq", 1, g->max_pos, &t.S));
     PB_TRY(number(c, "layers", 0, g->L, &t.model.layers));

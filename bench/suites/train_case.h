@@ -9,9 +9,10 @@
 /* Axes of every training suite, with their common defaults. `attention` has no default and is in the key only if given;
  * otherwise the model decides. Only models that offer a choice accept it, so that each case has exactly one key. */
 #define PB_TRAIN_AXES                                                                                                  \
-    "attention= dtype=f32 layers=0 loss-chunk= model=smollm2-135m nf4-scales= pack= rank=16 recompute= targets=q+v"
+    "attention= dtype=f32 layers=0 loss-chunk= mlp-chunk= model=smollm2-135m nf4-scales= pack= rank=16 recompute= "    \
+    "targets=q+v"
 /* Their values that the keys omit, because a case is the same without the axis. */
-#define PB_TRAIN_AXES_OMITTED "loss-chunk=0 nf4-scales=f32 pack=stream recompute=none"
+#define PB_TRAIN_AXES_OMITTED "loss-chunk=0 mlp-chunk=0 nf4-scales=f32 pack=stream recompute=none"
 
 /* Axes of steps of several ranks or micro-batches; see docs/ranks.md. cp: ranks that share each row; slices: how they
  * divide it. They have no default and are in the key only if given; the keys also
@@ -24,7 +25,7 @@
 #define PB_OPTIMIZER_AXES " guard= iteration= moments= optimizer="
 
 /* pb_train_case_open() opens a trainer for the axes accumulate, attention, batch, clip, dtype, guard, iteration,
- * layers, loss-chunk, model, moments, nf4-scales, optimizer, pack, rank, recompute, reduce, seq, shard, targets and
+ * layers, loss-chunk, mlp-chunk, model, moments, nf4-scales, optimizer, pack, rank, recompute, reduce, seq, shard, targets and
  * tuning, and loads batch 0; the caller closes it. pb_train_case_batch() loads batch number `index` of the text.
  * pb_train_case_config() returns only the configuration. EINVAL: the message names the invalid axis.
  *

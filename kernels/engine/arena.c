@@ -35,6 +35,20 @@ static void *carve(pb_arena *a, size_t bytes, size_t align)
 void *pb_carve(pb_arena *a, size_t bytes) { return carve(a, bytes, PB_ARENA_ALIGN); }
 void *pb_carve_packed(pb_arena *a, size_t bytes) { return carve(a, bytes, 1); }
 
+pb_overlay pb_overlay_begin(const pb_arena *a) { return (pb_overlay){a->used, a->used}; }
+
+void pb_overlay_next(pb_arena *a, pb_overlay *o)
+{
+    if (a->used > o->end) o->end = a->used;
+    a->used = o->from;
+}
+
+void pb_overlay_end(pb_arena *a, pb_overlay *o)
+{
+    pb_overlay_next(a, o);
+    a->used = o->end;
+}
+
 void pb_arena_free(pb_arena *a)
 {
     pb_release(a->ctx, a->base);

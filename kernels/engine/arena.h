@@ -23,6 +23,18 @@ pb_status pb_arena_commit(pb_arena *a);           /* fills the block with zeros;
 void *pb_carve(pb_arena *a, size_t bytes);        /* aligned to PB_ARENA_ALIGN; NULL: first pass, or 0 bytes */
 void *pb_carve_packed(pb_arena *a, size_t bytes); /* like pb_carve, but directly after the previous piece, unaligned */
 void pb_arena_free(pb_arena *a);
+
+/* Pieces that are never in use at the same time share memory. Carve the first alternative after begin, each other one
+ * after next, and what is separate again after end:
+ *     pb_overlay o = pb_overlay_begin(a); x = pb_carve(a, n);
+ *     pb_overlay_next(a, &o);             y = pb_carve(a, m);     x and y begin at the same address
+ *     pb_overlay_end(a, &o); */
+typedef struct pb_overlay {
+    size_t from, end; /* bytes of the arena: where each alternative begins, and where the longest ends */
+} pb_overlay;
+pb_overlay pb_overlay_begin(const pb_arena *a);
+void pb_overlay_next(pb_arena *a, pb_overlay *o);
+void pb_overlay_end(pb_arena *a, pb_overlay *o);
 #ifdef __cplusplus
 }
 #endif

@@ -177,7 +177,8 @@ pb_status pb_backend_facts(pb_backend_id id, int device, pb_device_facts *out)
 
 pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes)
 {
-    if (bytes <= ctx->scratch_bytes) return PB_OK;
+    if (ctx->asking && bytes > ctx->scratch_asked) ctx->scratch_asked = bytes;
+    if (ctx->asking || bytes <= ctx->scratch_bytes) return PB_OK;
     if (ctx->recording)
         return pb_fail(PB_EUNSUPPORTED,
                        "an op needs %zu bytes of scratch memory, but %zu are reserved: run it once before recording",
@@ -194,6 +195,17 @@ pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes)
     ctx->scratch = b->p;
     ctx->scratch_bytes = bytes;
     return PB_OK;
+}
+
+pb_status pb_ctx_reserve_once(pb_ctx *ctx, pb_status (*fn)(pb_ctx *ctx, void *self), void *self)
+{
+    const bool planning = ctx->planning;
+    ctx->scratch_asked = 0;
+    ctx->planning = ctx->asking = true;
+    const pb_status s = fn(ctx, self);
+    ctx->planning = planning;
+    ctx->asking = false;
+    return s == PB_OK ? pb_ctx_reserve(ctx, ctx->scratch_asked) : s;
 }
 
 /* A host sync of a GPU with collectives may wait for other ranks, so the monitor must know of it. */

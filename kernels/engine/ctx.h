@@ -118,6 +118,8 @@ struct pb_ctx {
     void *stream;       /* a cudaStream_t; NULL on the CPU */
     void *scratch;      /* workspace of the op that is running; see pb_ctx_reserve */
     size_t scratch_bytes;
+    size_t scratch_asked;   /* while `asking`: the most bytes that pb_ctx_reserve was called with */
+    bool asking;            /* pb_ctx_reserve only notes the size, see pb_ctx_reserve_once */
     size_t held, held_peak; /* bytes from pb_alloc that are not released yet; the maximum of `held` */
     void *allocations;      /* list of the allocations that `held` counts */
     void *scratch_blocks;   /* all scratch blocks ever allocated: a recorded graph may still use an old one */
@@ -167,6 +169,9 @@ pb_status pb_backend_facts(pb_backend_id id, int device, pb_device_facts *out);
  * recording it fails if the scratch would have to grow, so run an op once before you record it. Earlier scratch blocks
  * stay valid until pb_ctx_close or pb_ctx_release_scratch. */
 pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes);
+/* Runs fn(self), whose ops only plan (`planning`), and then makes the scratch as large as the largest of them needs: one
+ * block, where reserving op by op would leave a block for each size on the way. The errors of fn and pb_ctx_reserve. */
+pb_status pb_ctx_reserve_once(pb_ctx *ctx, pb_status (*fn)(pb_ctx *ctx, void *self), void *self);
 /* Frees all scratch blocks, so that memory in use does not depend on earlier ops. No recorded graph may exist then. */
 void pb_ctx_release_scratch(pb_ctx *ctx);
 

@@ -55,12 +55,15 @@ plan --ranks 4 --tuning full --shard optimizer |  0 | memory      weights 0.6 MB
 plan --ranks 4 --tuning full --shard gradients |  0 | memory      weights 0.6 MB, gradients 0.8, moments 0.3, activations
 plan --ranks 4 --model smollm2-135m --tuning full --shard parameters | 0 | memory      weights 276.0 MB, gradients 285.4, moments 268.9, activations
 plan --tuning full                            |   0 | memory      weights 0.6 MB, gradients 0.6, moments 1.2, activations
-plan --tuning full --recompute attention      |   0 | activations 14.3, scratch
-plan --tuning full --recompute mlp            |   0 | activations 15.0, scratch
-plan --tuning full --recompute layer          |   0 | activations 12.4, scratch
-plan --tuning full --loss-chunk 16            |   0 | activations 15.6, scratch
+plan --tuning full --recompute attention      |   0 | activations 11.2, scratch
+plan --tuning full --recompute mlp            |   0 | activations 10.5, scratch
+plan --tuning full --recompute layer          |   0 | activations 9.4, scratch
+plan --tuning full --recompute layer --mlp-chunk 64 | 0 | activations 7.4, scratch
+plan --tuning full --loss-chunk 16            |   0 | activations 12.5, scratch
+--recompute products --model v4-tiny --tuning full |  2 | v4-tiny: what attention computes is not kept apart: recompute layer or attention
+plan --tuning full --recompute products       |   0 | activations
 --loss-chunk few                              |   2 | --loss-chunk few: need a whole number
---recompute attn                              |   2 | --recompute attn: need one of none|attention|mlp|layer
+--recompute attn                              |   2 | --recompute attn: need one of none|norms|attention|mlp|products|layer
 plan --model tiny-qwen3                       |   0 | tiny-qwen3: 2 layers, width 64, 8/1 heads of 16, MLP 160, vocabulary 272
 --dry-run --tuning full                       |   0 | 151488 of 151488 parameters are trained
 --steps 1 --rank 64 --lr 1                    |   0 | tokens/s
@@ -79,8 +82,7 @@ plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --ns-steps 3                                  |   2 | --ns-steps 3 needs --optimizer normuon
 --newton-schulz gram                          |   2 | --newton-schulz gram needs --optimizer normuon
 --optimizer normuon --nan-guard-momentum keep |   2 | --nan-guard-momentum keep needs --nan-guard
---rank 8 --tuning full                        |   2 | --rank 8 needs --tuning lora or qlora
---targets q --tuning full                     |   2 | --targets needs --tuning lora or qlora
+--mlp-chunk 8                                 |   2 | --mlp-chunk 8 needs --recompute mlp or products or layer
 --max-norm 2 --clip none                      |   2 | --max-norm 2 needs --clip sync or fused or multi
 --min-lr 1e-5 --schedule constant             |   2 | --min-lr 1e-05 needs --schedule cosine
 --merge --export x --tuning full              |   2 | --merge needs --tuning lora or qlora
@@ -90,7 +92,7 @@ plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --profile-out x                               |   2 | --profile-out needs --profile-ranks
 --profile-limit 5                             |   2 | --profile-limit needs --profile-ranks
 --profile-counters STEP                       |   2 | --profile-counters needs --profile-ranks
---steps 1 --rank 16 --tuning full             |   0 | tokens/s
+--steps 1 --rank 8 --targets q --tuning full  |   0 | tokens/s
 --pack stream --min-loss-tokens 1.5           |   2 | --min-loss-tokens 1.5: need 0 to 1
 --pack stream --min-loss-tokens -0.5          |   2 | --min-loss-tokens -0.5: need 0 to 1
 --pack stream --steps 2 --batch 1 --model v4-tiny --tuning full --seq 192 | 0 | step      2/2

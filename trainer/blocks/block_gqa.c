@@ -21,6 +21,23 @@ static pb_status check(const pb_train_config *c)
     return PB_OK;
 }
 
+/* Reserves what attention computes from q, k and v. */
+static void carve_attended(pb_trainer *t, int layer)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype), f = sizeof(float);
+    pb_gqa_acts *a = t->layers[layer].block;
+    pb_arena *m = &t->acts;
+    a->o = pb_carve(m, T * (size_t)g->H * g->d * e);
+    a->lse = pb_carve(m, T * g->H * f);
+    const size_t rows = T * (size_t)t->context.ranks; /* tokens of whole rows */
+    const size_t keys = !g->keep ? 0 : t->cfg.cached ? (size_t)t->cfg.S : rows, biases = keys * g->K;
+    a->u = pb_carve(m, biases * f);
+    a->bias = pb_carve(m, biases * f);
+    a->list = pb_carve(m, biases * sizeof *a->list);
+    a->until = pb_carve(m, biases * sizeof *a->until);
+}
+
 static void carve_layer(pb_trainer *t, int layer)
 {
     const pb_geometry *g = &t->model.g;
@@ -31,14 +48,7 @@ static void carve_layer(pb_trainer *t, int layer)
     a->qk = pb_carve(m, g->qk_norm ? T * (size_t)(g->H + g->K) * g->d * e : 0);
     a->rstdq = pb_carve(m, g->qk_norm ? T * g->H * f : 0);
     a->rstdk = pb_carve(m, g->qk_norm ? T * g->K * f : 0);
-    a->o = pb_carve(m, T * (size_t)g->H * g->d * e);
-    a->lse = pb_carve(m, T * g->H * f);
-    const size_t rows = T * (size_t)t->context.ranks; /* tokens of whole rows */
-    const size_t keys = !g->keep ? 0 : t->cfg.cached ? (size_t)t->cfg.S : rows, biases = keys * g->K;
-    a->u = pb_carve(m, biases * f);
-    a->bias = pb_carve(m, biases * f);
-    a->list = pb_carve(m, biases * sizeof *a->list);
-    a->until = pb_carve(m, biases * sizeof *a->until);
+    carve_attended(t, layer);
 }
 
 static void tensors(const pb_trainer *t, int layer, pb_give_tensor give, void *self)
@@ -73,13 +83,15 @@ static void carve_shared(pb_trainer *t)
     pb_gqa_context_carve(t, false);
 }
 
-static void carve_backward(pb_trainer *t)
+/* dattn may be over dn: the gradient of n2 has been used when attention's backward pass begins, and that of n1 is
+ * written when dattn has been read. */
+static void carve_scratch(pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;
-    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype);
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype), heads = (size_t)g->H * g->d;
     pb_gqa *s = t->block_state;
     s->dqkv = pb_carve(&t->acts, T * pb_qkv_width(g) * e);
-    s->dattn = pb_carve(&t->acts, T * (size_t)g->H * g->d * e);
+    s->dattn = heads <= (size_t)g->D ? t->dn : pb_carve(&t->acts, T * heads * e);
     s->dbias = pb_carve(&t->acts, g->keep ? T * g->K * sizeof(float) : 0);
     pb_gqa_context_carve(t, true);
 }
@@ -121,8 +133,9 @@ const pb_block pb_block_gqa = {.state_bytes = sizeof(pb_gqa),
                                .layer_bytes = sizeof(pb_gqa_acts),
                                .check = check,
                                .carve_layer = carve_layer,
+                               .carve_attended = carve_attended,
                                .carve_shared = carve_shared,
-                               .carve_backward = carve_backward,
+                               .carve_scratch = carve_scratch,
                                .tables = tables,
                                .rows = pb_gqa_dynamic_starts,
                                .begin = begin,

@@ -113,13 +113,14 @@ pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer)
     char ops[PB_OPS_TEXT];
     snprintf(ops, sizeof ops, "%s+rope_bwd%s", g->keep ? "dynmask_attention_bwd+dynmask_bias_bwd" : "attention_bwd",
              a->qk ? "+rmsnorm_bwd" : "");
-    PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_o, t->dcur, a->o, pb_gqa_of(t)->dattn));
+    PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_o, pb_all_rows(t), t->dcur, a->o, pb_gqa_of(t)->dattn));
     PB_TRY(pb_observe(t, layer, "grad_o", pb_product_back_ops(t, layer, &pb_product_o), pb_gqa_of(t)->dattn,
                       (size_t)g->H * g->d, g->d));
-    PB_TRY(pb_product_dw(ctx, t, layer, &pb_product_o, t->dcur, a->o));
+    PB_TRY(pb_product_dw(ctx, t, layer, &pb_product_o, pb_all_rows(t), t->dcur, a->o));
     PB_TRY(attend_back(ctx, t, layer, a));
     PB_TRY(position_back(ctx, t, layer, a));
     PB_TRY(pb_observe(t, layer, "grad_qkv", ops, pb_gqa_of(t)->dqkv, (size_t)pb_qkv_width(g), g->d));
-    PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_qkv, pb_gqa_of(t)->dqkv, t->layers[layer].n1, t->dn));
-    return pb_product_dw(ctx, t, layer, &pb_product_qkv, pb_gqa_of(t)->dqkv, t->layers[layer].n1);
+    PB_TRY(
+        pb_product_dx(ctx, t, layer, &pb_product_qkv, pb_all_rows(t), pb_gqa_of(t)->dqkv, t->layers[layer].n1, t->dn));
+    return pb_product_dw(ctx, t, layer, &pb_product_qkv, pb_all_rows(t), pb_gqa_of(t)->dqkv, t->layers[layer].n1);
 }

@@ -117,24 +117,28 @@ static pb_status attend(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gq
                                                           .dtype = t->model.cfg.dtype});
 }
 
-/* Computes o, the input of the output projection. */
-static pb_status heads(pb_ctx *ctx, const pb_trainer *t, int layer)
+/* Computes q, k and v. */
+static pb_status project(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);
-    PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_qkv, t->layers[layer].n1, a->qkv));
+    PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_qkv, pb_all_rows(t), t->layers[layer].n1, a->qkv));
     PB_TRY(position(ctx, t, layer, a));
-    if (t->cfg.cached) PB_TRY(keep_values(ctx, t, layer, a));
-    return attend(ctx, t, layer, a);
+    return t->cfg.cached ? keep_values(ctx, t, layer, a) : PB_OK;
 }
 
 pb_status pb_gqa_forward(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
-    PB_TRY(heads(ctx, t, layer));
-    return pb_product_fwd(ctx, t, layer, &pb_product_o, pb_gqa_layer(t, layer)->o, t->proj);
+    const pb_gqa_acts *a = pb_gqa_layer(t, layer);
+    PB_TRY(project(ctx, t, layer));
+    PB_TRY(attend(ctx, t, layer, a));
+    return pb_product_fwd(ctx, t, layer, &pb_product_o, pb_all_rows(t), a->o, t->proj);
 }
 
 pb_status pb_gqa_recompute(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
-    PB_TRY(heads(ctx, t, layer));
-    return pb_product_adapters(ctx, t, layer, &pb_product_o, pb_gqa_layer(t, layer)->o, t->proj);
+    const pb_gqa_acts *a = pb_gqa_layer(t, layer);
+    PB_TRY(project(ctx, t, layer));
+    if (pb_keeps_attended(t)) return pb_product_fwd(ctx, t, layer, &pb_product_o, pb_all_rows(t), a->o, t->proj);
+    PB_TRY(attend(ctx, t, layer, a));
+    return pb_product_adapters(ctx, t, layer, &pb_product_o, pb_all_rows(t), a->o, t->proj);
 }

@@ -79,15 +79,19 @@ static const char *remedy(int number, const pb_fit *f, pb_train_config *c, bool 
         *applies = !c->loss_chunk;
         c->loss_chunk = CHUNK;
         return "--loss-chunk 1024";
-    case 2:
+    case 2: /* with --recompute layer, from case 0, if it trains */
+        *applies = !c->mlp_chunk && (!trains || c->recompute == PB_RECOMPUTE_LAYER);
+        c->mlp_chunk = CHUNK;
+        return "--mlp-chunk 1024";
+    case 3:
         *applies = trains && f->ranks > 1 && c->shard != PB_SHARD_PARAMETERS && c->optimizer == PB_OPTIMIZER_ADAMW;
         c->shard = PB_SHARD_PARAMETERS;
         return "--shard parameters";
-    case 3:
+    case 4:
         *applies = trains && full;
         c->model.tuning = PB_LORA;
         return "--tuning lora";
-    case 4:
+    case 5:
         *applies = c->model.tuning != PB_QLORA;
         c->model.tuning = PB_QLORA;
         return "--tuning qlora";

@@ -6,10 +6,10 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/residual/residual.h"
 #include "kernels/rmsnorm/rmsnorm.h"
-#include "kernels/swiglu/swiglu.h"
 #include "profiles/ranges.h"
 #include "trainer/step/gradients.h"
 #include "trainer/step/loss.h"
+#include "trainer/step/mlp.h"
 #include "trainer/step/observe.h"
 #include "trainer/step/products.h"
 #include "trainer/step/recompute.h"
@@ -56,34 +56,6 @@ static pb_status factor_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *f
                                                         .dtype = t->model.cfg.dtype});
 }
 
-/* Backward of the MLP: computes dn, the gradient of its input n2, from dcur, the gradient of its output. */
-static pb_status mlp_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_layer_acts *a)
-{
-    const pb_model *m = &t->model;
-    const bool full = m->cfg.tuning == PB_FULL;
-    const size_t I = (size_t)m->g.I;
-    /* SwiGLU's output is not stored. The adapter of `down` needs it here, before swiglu_bwd runs, so it is recomputed.
-     * The gradient of down's own weight is computed later, from the output that swiglu_bwd writes as a by-product. */
-    if (pb_has_adapter(t, layer, PB_TARGET_DOWN))
-        PB_TRY(pb_swiglu_fwd(
-            ctx, &(pb_swiglu_fwd_args){.gu = a->gu, .y = t->act, .T = t->T, .I = m->g.I, .dtype = m->cfg.dtype}));
-    if (pb_shares_mlp(t)) PB_TRY(pb_product_adapters(ctx, t, layer, &pb_product_down, t->act, t->proj));
-    PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_down, t->dcur, t->act, t->dact));
-    PB_TRY(pb_observe(t, layer, "grad_act", pb_product_back_ops(t, layer, &pb_product_down), t->dact, I, 0));
-    PB_TRY(pb_swiglu_bwd(ctx, &(pb_swiglu_bwd_args){.dy = t->dact,
-                                                    .gu = a->gu,
-                                                    .dgu = t->dgu,
-                                                    .y = full ? t->act : NULL,
-                                                    .T = t->T,
-                                                    .I = m->g.I,
-                                                    .dtype = m->cfg.dtype}));
-    PB_TRY(pb_observe(t, layer, "grad_gu", "swiglu_bwd", t->dgu, 2 * I, 0));
-    PB_TRY(pb_product_dw(ctx, t, layer, &pb_product_down, t->dcur, t->act));
-    PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_gate_up, t->dgu, a->n2, t->dn));
-    PB_TRY(observe(t, layer, "grad_n2", pb_product_back_ops(t, layer, &pb_product_gate_up), t->dn));
-    return pb_product_dw(ctx, t, layer, &pb_product_gate_up, t->dgu, a->n2);
-}
-
 /* Backward of the head and the last norm: computes dcur, the gradient of the last layer's residual stream, from the
  * gradient of the logits. With a loss chunk the loss phase has computed dn and the head's gradient. */
 static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
@@ -91,6 +63,7 @@ static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
     const pb_model *m = &t->model;
     const pb_geometry *g = &m->g;
     const pb_param *gain = m->outer[PB_P_norm];
+    PB_TRY(pb_observe_last_norm(t));
     if (!t->cfg.loss_chunk) PB_TRY(pb_head_backward(ctx, t, 0, t->T));
     PB_TRY(observe(t, -1, "grad_nf", "linear_dx", t->dn));
     /* No residual connection bypasses the last norm, so this is a plain RMSNorm backward. */
@@ -118,7 +91,7 @@ static pb_status layer_back(pb_ctx *ctx, const pb_trainer *t, int layer)
     const pb_layer_acts *a = &t->layers[layer];
     PB_TRY(pb_recompute_layer(ctx, t, layer));
     PB_TRY(pb_observe_layer(t, layer));
-    PB_TRY(mlp_back(ctx, t, layer, a));
+    PB_TRY(pb_mlp_backward(ctx, t, layer));
     PB_TRY(factor_back(ctx, t, pb_layer_param(m, layer, PB_P_residual2), a->hm));
     PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->rstd2));
     PB_TRY(observe(t, layer, "grad_hm", "addnorm_bwd", t->dcur));

@@ -26,16 +26,23 @@ typedef struct pb_block {
     size_t state_bytes, layer_bytes; /* sizes of *t->block_state and of each *t->layers[].block; both start zeroed */
     pb_status (*check)(const pb_train_config *c); /* EINVAL: a setting that this family does not support */
     void (*carve_layer)(pb_trainer *t,
-                        int layer);        /* reserves the activations of one layer; of all, if they share them */
+                        int layer); /* reserves the activations of one layer; of all, if they share them */
+    /* Reserves what attention computes from q, k and v, of a layer that shares its other activations with layer 0, whose
+     * struct the layer's has been copied from. NULL: this family cannot keep that apart. */
+    void (*carve_attended)(pb_trainer *t, int layer);
     void (*carve_shared)(pb_trainer *t);   /* reserves tables, and buffers that all layers share */
     void (*carve_backward)(pb_trainer *t); /* reserves gradients of activations, one set for all layers */
-    pb_status (*tables)(pb_trainer *t);    /* computes and uploads the RoPE tables; host syncs */
+    /* Reserves what is in use only inside backward(): other buffers of the layer get the same memory, so it has no
+     * defined values when backward() is called. NULL: nothing. */
+    void (*carve_scratch)(pb_trainer *t);
+    pb_status (*tables)(pb_trainer *t); /* computes and uploads the RoPE tables; host syncs */
     /* Uploads what the block needs of a batch's rows of S tokens, besides t->start and t->pos. NULL: nothing. Host
      * syncs. */
     pb_status (*rows)(pb_trainer *t, const pb_batch *b, int S);
     pb_status (*begin)(pb_ctx *ctx, const pb_trainer *t); /* enqueued once per forward pass, before the first layer */
     pb_status (*forward)(pb_ctx *ctx, const pb_trainer *t, int layer); /* reads the layer's n1, writes t->proj */
-    /* Computes the layer's activations again, from n1. It may overwrite t->proj, with no defined value. */
+    /* Computes the layer's activations again, from n1. It may overwrite t->proj, with no defined value; if the layer
+     * keeps what its attention has computed (pb_keeps_attended), it computes the others, and t->proj as forward does. */
     pb_status (*recompute)(pb_ctx *ctx, const pb_trainer *t, int layer);
     pb_status (*backward)(pb_ctx *ctx, const pb_trainer *t, int layer); /* reads t->dcur = dproj, writes t->dn = dn1 */
     /* Adds the indexers' weighted loss of the last micro-batch to *loss. NULL: the block refuses index_loss > 0.

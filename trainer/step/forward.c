@@ -6,10 +6,9 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/residual/residual.h"
 #include "kernels/rmsnorm/rmsnorm.h"
-#include "kernels/swiglu/swiglu.h"
 #include "profiles/ranges.h"
 #include "trainer/step/loss.h"
-#include "trainer/step/products.h"
+#include "trainer/step/mlp.h"
 #include "trainer/step/weights.h"
 
 pb_status pb_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const pb_param *gain, void *y, float *rstd)
@@ -57,10 +56,7 @@ static pb_status forward_layer(pb_ctx *ctx, const pb_trainer *t, int layer)
     PB_TRY(t->block->forward(ctx, t, layer));
     PB_TRY(pb_add_and_norm(ctx, t, a->h, pb_layer_param(m, layer, PB_P_residual1), pb_layer_param(m, layer, PB_P_norm2),
                            a->hm, a->n2, a->rstd2));
-    PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_gate_up, a->n2, a->gu));
-    PB_TRY(pb_swiglu_fwd(
-        ctx, &(pb_swiglu_fwd_args){.gu = a->gu, .y = t->act, .T = t->T, .I = m->g.I, .dtype = m->cfg.dtype}));
-    PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_down, t->act, t->proj));
+    PB_TRY(pb_mlp_forward(ctx, t, layer));
     PB_TRY(pb_weights_ready(ctx, t));
     const pb_param *factor = pb_layer_param(m, layer, PB_P_residual2);
     PB_TRY(next ? pb_add_and_norm(ctx, t, a->hm, factor, pb_layer_param(m, layer + 1, PB_P_norm1), next->h, next->n1,

@@ -136,12 +136,21 @@ static pb_status reduce(pb_ctx *ctx, const pb_trainer *t, const pb_bucket *b, co
                                             .overlap = true});
 }
 
+static bool is_one_of(const pb_trainer *t, const pb_param *p, const pb_product *const *products, int n)
+{
+    for (int i = 0; i < n && p->layer >= 0; i++)
+        if (p == pb_layer_param(&t->model, p->layer, products[i]->param)) return true;
+    return false;
+}
+
+static bool is_of_mlp(const pb_trainer *t, const pb_param *p)
+{
+    return is_one_of(t, p, (const pb_product *const[]){&pb_product_gate_up, &pb_product_down}, 2);
+}
+
 static bool is_product(const pb_trainer *t, const pb_param *p)
 {
-    const int ids[] = {pb_product_qkv.param, pb_product_o.param, pb_product_gate_up.param, pb_product_down.param};
-    for (int i = 0; i < 4 && p->layer >= 0; i++)
-        if (p == pb_layer_param(&t->model, p->layer, ids[i])) return true;
-    return false;
+    return is_of_mlp(t, p) || is_one_of(t, p, (const pb_product *const[]){&pb_product_qkv, &pb_product_o}, 2);
 }
 
 /* True if a single op computes the whole gradient of p. The gradient of a tied embedding has two parts, from the head
@@ -151,7 +160,9 @@ static bool written_by_one_op(const pb_trainer *t, const pb_param *p)
     const pb_model *m = &t->model;
     const bool head_at_once = !t->cfg.loss_chunk || t->T <= t->cfg.loss_chunk;
     if (p == m->outer[PB_P_embed]) return m->g.tied ? head_at_once && pb_token_rows_gathered(t) : true;
-    return p == m->outer[PB_P_head] ? head_at_once : is_product(t, p);
+    if (p == m->outer[PB_P_head]) return head_at_once;
+    const bool mlp_at_once = pb_mlp_rows(t) >= t->T;
+    return is_product(t, p) && (mlp_at_once || !is_of_mlp(t, p));
 }
 
 /* True if the backward pass of this micro-batch writes the gradient of p to `narrow`. */

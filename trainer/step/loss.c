@@ -4,6 +4,7 @@
 #include "kernels/gradient/gradient.h"
 #include "kernels/linear/linear.h"
 #include "kernels/xent/xent.h"
+#include "trainer/step/forward.h"
 #include "trainer/step/gradients.h"
 
 static const pb_param *head_of(const pb_trainer *t) { return t->model.outer[t->model.g.tied ? PB_P_embed : PB_P_head]; }
@@ -79,6 +80,8 @@ pb_status pb_phase_loss(pb_ctx *ctx, void *self)
     if (!size)
         return cross_entropy(ctx, t, 0, t->T,
                              (pb_xent_bwd_args){.loss = &t->report->loss, .total = t->step_loss, .add = t->accumulate});
+    if (pb_shares_nf(t) && !t->model.cfg.frozen) /* a backward pass may have overwritten it */
+        PB_TRY(pb_norm(ctx, t, t->hf, t->model.outer[PB_P_norm], t->nf, t->rstdf));
     for (int first = 0; first < t->T; first += size)
         PB_TRY(chunk(ctx, t, first, t->T - first < size ? t->T - first : size));
     return pb_gradient_add(

@@ -11,4 +11,6 @@ pb_status pb_observe(const pb_trainer *t, int layer, const char *name, const cha
 /* With --recompute: calls the callback, if there is one, with all activations of the layer. Those in buffers that the
  * layers share have just been computed again for this layer. */
 pb_status pb_observe_layer(const pb_trainer *t, int layer);
+/* The same for nf, if the layers' n1 is going to overwrite it. */
+pb_status pb_observe_last_norm(const pb_trainer *t);
 #endif

@@ -32,12 +32,20 @@ const char *pb_product_back_ops(const pb_trainer *t, int layer, const pb_product
     return names[pb_layer_param(&t->model, layer, pr->param)->q != NULL][has_adapters(t, layer, pr)];
 }
 
-pb_status pb_product_adapters(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x, void *y)
+/* x A^T of an adapter at the first of the rows. */
+static void *xa_at(const pb_trainer *t, int layer, int target, pb_rows r)
+{
+    const size_t row = (size_t)t->model.cfg.rank * pb_dtype_size(t->model.cfg.dtype);
+    return (unsigned char *)t->layers[layer].xa[target] + (size_t)r.first * row;
+}
+
+pb_status pb_product_adapters(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, pb_rows r,
+                              const void *x, void *y)
 {
     const pb_model *m = &t->model;
     const size_t ldy = pb_layer_param(m, layer, pr->param)->rows;
     pb_lora_fwd_args a = {
-        .x = x, .T = t->T, .R = m->cfg.rank, .scale = m->cfg.alpha / (float)m->cfg.rank, .dtype = m->cfg.dtype};
+        .x = x, .T = r.n, .R = m->cfg.rank, .scale = m->cfg.alpha / (float)m->cfg.rank, .dtype = m->cfg.dtype};
     for (int i = (int)pr->first; i < (int)pr->first + pr->targets; i++) {
         const pb_param *la = m->lora_a[layer * PB_NTARGETS + i], *lb = m->lora_b[layer * PB_NTARGETS + i];
         int offset;
@@ -46,14 +54,15 @@ pb_status pb_product_adapters(pb_ctx *ctx, const pb_trainer *t, int layer, const
         pb_target_shape(&m->g, (pb_target)i, &a.K, &g->N, &offset);
         g->a = la->w;
         g->b = lb->w;
-        g->xa = t->layers[layer].xa[i];
+        g->xa = xa_at(t, layer, i, r);
         g->y = pb_column(t, y, offset);
         g->ldy = ldy;
     }
     return a.n ? pb_lora_fwd(ctx, &a) : PB_OK;
 }
 
-pb_status pb_product_fwd(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x, void *y)
+pb_status pb_product_fwd(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, pb_rows r, const void *x,
+                         void *y)
 {
     const pb_param *w = pb_layer_param(&t->model, layer, pr->param);
     const pb_param *b = pr->bias < 0 ? NULL : pb_layer_param(&t->model, layer, pr->bias);
@@ -65,29 +74,29 @@ pb_status pb_product_fwd(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_p
                                                                 .scales = w->scales,
                                                                 .bias = bias,
                                                                 .y = y,
-                                                                .T = t->T,
+                                                                .T = r.n,
                                                                 .N = N,
                                                                 .K = K,
                                                                 .dtype = w->dtype}));
     else
         PB_TRY(pb_linear_fwd(
             ctx, &(pb_linear_fwd_args){
-                     .x = x, .w = w->w, .bias = bias, .y = y, .T = t->T, .N = N, .K = K, .dtype = w->dtype}));
-    return pb_product_adapters(ctx, t, layer, pr, x, y);
+                     .x = x, .w = w->w, .bias = bias, .y = y, .T = r.n, .N = N, .K = K, .dtype = w->dtype}));
+    return pb_product_adapters(ctx, t, layer, pr, r, x, y);
 }
 
 /* Backward of the adapters of a product with input x: adds their contribution to dx and computes
  * the gradients of A and B. */
-static pb_status adapters_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x,
-                               const void *dy, void *dx, int lddy)
+static pb_status adapters_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, pb_rows r,
+                               const void *x, const void *dy, void *dx, int lddy)
 {
     const pb_model *m = &t->model;
     pb_lora_bwd_args a = {.x = x,
                           .dx = dx,
-                          .T = t->T,
+                          .T = r.n,
                           .R = m->cfg.rank,
                           .scale = m->cfg.alpha / (float)m->cfg.rank,
-                          .accumulate = pb_adds(t),
+                          .accumulate = r.first > 0 || pb_adds(t),
                           .dtype = m->cfg.dtype};
     for (int i = (int)pr->first; i < (int)pr->first + pr->targets; i++) {
         const pb_param *la = m->lora_a[layer * PB_NTARGETS + i], *lb = m->lora_b[layer * PB_NTARGETS + i];
@@ -97,7 +106,7 @@ static pb_status adapters_back(pb_ctx *ctx, const pb_trainer *t, int layer, cons
         pb_target_shape(&m->g, (pb_target)i, &a.K, &g->N, &offset);
         g->a = la->w;
         g->b = lb->w;
-        g->xa = t->layers[layer].xa[i];
+        g->xa = xa_at(t, layer, i, r);
         g->dy = pb_column(t, (void *)dy, offset);
         g->da = la->grad;
         g->db = lb->grad;
@@ -111,23 +120,22 @@ bool pb_has_adapter(const pb_trainer *t, int layer, pb_target target)
     return t->model.lora_a[layer * PB_NTARGETS + (int)target];
 }
 
-pb_status pb_product_dx(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *dy,
+pb_status pb_product_dx(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, pb_rows r, const void *dy,
                         const void *x, void *dx)
 {
     const pb_param *w = pb_layer_param(&t->model, layer, pr->param);
     const int N = (int)w->rows, K = (int)w->cols;
     if (w->q)
         PB_TRY(pb_nf4_linear_dx(
-            ctx,
-            &(pb_nf4_linear_dx_args){
-                .dy = dy, .q = w->q, .scales = w->scales, .dx = dx, .T = t->T, .N = N, .K = K, .dtype = w->dtype}));
+            ctx, &(pb_nf4_linear_dx_args){
+                     .dy = dy, .q = w->q, .scales = w->scales, .dx = dx, .T = r.n, .N = N, .K = K, .dtype = w->dtype}));
     else
         PB_TRY(pb_linear_dx(
-            ctx, &(pb_linear_dx_args){.dy = dy, .w = w->w, .dx = dx, .T = t->T, .N = N, .K = K, .dtype = w->dtype}));
-    return adapters_back(ctx, t, layer, pr, x, dy, dx, N);
+            ctx, &(pb_linear_dx_args){.dy = dy, .w = w->w, .dx = dx, .T = r.n, .N = N, .K = K, .dtype = w->dtype}));
+    return adapters_back(ctx, t, layer, pr, r, x, dy, dx, N);
 }
 
-pb_status pb_product_dw(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *dy,
+pb_status pb_product_dw(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, pb_rows r, const void *dy,
                         const void *x)
 {
     const pb_param *w = pb_layer_param(&t->model, layer, pr->param);
@@ -139,10 +147,10 @@ pb_status pb_product_dw(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_pr
                                                   .x = x,
                                                   .dw = dw,
                                                   .dbias = pb_grad_of(b),
-                                                  .T = t->T,
+                                                  .T = r.n,
                                                   .N = (int)w->rows,
                                                   .K = (int)w->cols,
-                                                  .accumulate = pb_adds(t),
+                                                  .accumulate = r.first > 0 || pb_adds(t),
                                                   .dtype = w->dtype,
                                                   .dw_dtype = dw_dtype});
 }

@@ -2,13 +2,14 @@
 #include "trainer/step/recompute.h"
 
 #include "trainer/step/forward.h"
-#include "trainer/step/products.h"
+#include "trainer/step/mlp.h"
 
 static pb_status attention(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_layer_acts *a = &t->layers[layer];
     PB_TRY(pb_norm(ctx, t, a->h, pb_layer_param(&t->model, layer, PB_P_norm1), a->n1, a->rstd1));
-    return pb_shares_mlp(t) ? t->block->forward(ctx, t, layer) : t->block->recompute(ctx, t, layer);
+    const bool whole = pb_shares_mlp(t) && !pb_keeps_attended(t);
+    return whole ? t->block->forward(ctx, t, layer) : t->block->recompute(ctx, t, layer);
 }
 
 static pb_status mlp(pb_ctx *ctx, const pb_trainer *t, int layer)
@@ -18,11 +19,19 @@ static pb_status mlp(pb_ctx *ctx, const pb_trainer *t, int layer)
     const pb_param *factor = pb_layer_param(&t->model, layer, PB_P_residual1);
     PB_TRY(pb_shares_attention(t) ? pb_add_and_norm(ctx, t, a->h, factor, gain, a->hm, a->n2, a->rstd2)
                                   : pb_norm(ctx, t, a->hm, gain, a->n2, a->rstd2));
-    return pb_product_fwd(ctx, t, layer, &pb_product_gate_up, a->n2, a->gu);
+    return pb_mlp_recompute(ctx, t, layer);
+}
+
+static pb_status norms(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    const pb_layer_acts *a = &t->layers[layer];
+    PB_TRY(pb_norm(ctx, t, a->h, pb_layer_param(&t->model, layer, PB_P_norm1), a->n1, a->rstd1));
+    return pb_norm(ctx, t, a->hm, pb_layer_param(&t->model, layer, PB_P_norm2), a->n2, a->rstd2);
 }
 
 pb_status pb_recompute_layer(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
+    if (t->cfg.recompute == PB_RECOMPUTE_NORMS) return norms(ctx, t, layer);
     if (pb_shares_attention(t)) PB_TRY(attention(ctx, t, layer));
     return pb_shares_mlp(t) ? mlp(ctx, t, layer) : PB_OK;
 }

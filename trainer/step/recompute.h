@@ -5,8 +5,10 @@
  *
  *     recompute    kept per layer                            computed again
  *     none         all                                       -
+ *     norms        all but n1 and n2                         n1 = norm(h), n2 = norm(hm)
  *     attention    h, hm, n2, gu                             n1 = norm(h), then the block up to its output projection
  *     mlp          h, n1, the block's activations, hm        n2 = norm(hm), gu
+ *     products     h, what attention computes from q, k, v   as layer, without attention itself
  *     layer        h                                         n1 = norm(h), the block, hm = h + proj, n2, gu
  *
  * The statistics of norms and the adapters' x A^T belong to the row of their norm or product. The output projection is

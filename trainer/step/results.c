@@ -132,7 +132,7 @@ pb_flops pb_trainer_flops(const pb_trainer *t)
     const pb_model *m = &t->model;
     const double T = (double)t->cfg.B * t->cfg.S;
     pb_flops f = t->block->flops(t);
-    double again = pb_shares_attention(t) && !m->cfg.frozen ? f.forward : 0;
+    double again = pb_shares_attention(t) && !m->cfg.frozen && !pb_keeps_attended(t) ? f.forward : 0;
     for (int i = 0; i < m->n; i++) {
         const pb_param *p = &m->params[i];
         /* an untied embedding is a lookup without FLOPs; a tied one is also the head's matrix, which is counted */

@@ -106,14 +106,13 @@ static void give_layer(const pb_trainer *t, int layer, bool all, receiver *r)
     snprintf(l.name, sizeof l.name, "layers.%d", layer);
     if (layer) name_mlp_output(t, layer - 1, ops);
     give_tokens(&l, "h", ops, a->h, D);
-    if (all || !pb_shares_attention(t)) {
-        give_tokens(&l, "n1", layer ? "addnorm_fwd" : "rmsnorm_fwd", a->n1, D);
-        t->block->tensors(t, layer, give_of_layer, &l);
-    }
+    if (all || !pb_shares_n1(t)) give_tokens(&l, "n1", layer ? "addnorm_fwd" : "rmsnorm_fwd", a->n1, D);
+    if (all || !pb_shares_attention(t)) t->block->tensors(t, layer, give_of_layer, &l);
     name_attention_output(t, layer, ops);
     if (all || !pb_shares_attention(t) || !pb_shares_mlp(t)) give_tokens(&l, "hm", ops, a->hm, D);
+    if (all || !pb_shares_n2(t)) give_tokens(&l, "n2", "addnorm_fwd", a->n2, D);
     if (!all && pb_shares_mlp(t)) return;
-    give_tokens(&l, "n2", "addnorm_fwd", a->n2, D);
+    if (pb_mlp_rows(t) < t->T) return; /* gu of all tokens is never in memory */
     give_tokens(&l, "gu", pb_product_ops(t, layer, &pb_product_gate_up), a->gu, 2 * (size_t)t->model.g.I);
 }
 
@@ -140,7 +139,7 @@ pb_tensor_place pb_tensor_place_of(const pb_trainer *t, const pb_tensor *x, size
     return (pb_tensor_place){(long)(index / (heads * S)), (long)token, (long)(in_row % (heads * L) / L)};
 }
 
-bool pb_trainer_recomputes(const pb_trainer *t) { return pb_shares_attention(t) || pb_shares_mlp(t); }
+bool pb_trainer_recomputes(const pb_trainer *t) { return pb_shares_n1(t) || pb_shares_n2(t); }
 
 /* True if the backward pass gives the activations of layers to a callback. */
 static bool gives_layers(const pb_trainer *t) { return t->observer && pb_trainer_recomputes(t); }
@@ -152,15 +151,22 @@ pb_status pb_observe_layer(const pb_trainer *t, int layer)
     return r.status;
 }
 
+pb_status pb_observe_last_norm(const pb_trainer *t)
+{
+    receiver r = {t->observer, t->observer_self, PB_OK};
+    if (gives_layers(t) && pb_shares_nf(t)) give_outer(t, &r, "nf", "addnorm_fwd", t->nf, (size_t)t->model.g.D);
+    return r.status;
+}
+
 pb_status pb_trainer_activations(const pb_trainer *t, pb_tensor_fn each, void *self)
 {
     receiver r = {each, self, PB_OK};
     const size_t D = (size_t)t->model.g.D, V = (size_t)t->model.g.V;
     char ops[PB_OPS_TEXT];
-    for (int i = 0; i < t->model.g.L && !gives_layers(t); i++) give_layer(t, i, i == 0, &r);
+    for (int i = 0; i < t->model.g.L && !gives_layers(t); i++) give_layer(t, i, i == 0 && t->model.cfg.frozen, &r);
     name_mlp_output(t, t->model.g.L - 1, ops);
     give_outer(t, &r, "hf", ops, t->hf, D);
-    give_outer(t, &r, "nf", "addnorm_fwd", t->nf, D);
+    if (!pb_shares_nf(t) || t->model.cfg.frozen) give_outer(t, &r, "nf", "addnorm_fwd", t->nf, D);
     give_outer(t, &r, "logits", "linear_fwd+xent_bwd", t->cfg.loss_chunk ? NULL : t->logits, V);
     return r.status;
 }

@@ -182,6 +182,12 @@ pb_status pb_train_check(const pb_train_config *c)
     if ((size_t)c->B * (size_t)(c->S / context.ranks) > 1u << 22)
         return pb_fail(PB_EINVAL, "batch %d, seq %d: need at most 4 M tokens per micro-batch", c->B, c->S);
     if (c->loss_chunk < 0) return pb_fail(PB_EINVAL, "loss chunk %d: need 0 or a number of tokens", c->loss_chunk);
+    if (c->mlp_chunk < 0) return pb_fail(PB_EINVAL, "MLP chunk %d: need 0 or a number of tokens", c->mlp_chunk);
+    if (c->mlp_chunk && !c->model.frozen &&
+        (c->recompute == PB_RECOMPUTE_NONE || c->recompute == PB_RECOMPUTE_NORMS ||
+         c->recompute == PB_RECOMPUTE_ATTENTION))
+        return pb_fail(PB_EINVAL, "MLP chunk %d: the MLP's activations must be computed again (mlp, products or layer)",
+                       c->mlp_chunk);
     if (!(c->max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need a number above 0", (double)c->max_norm);
     if (!(c->beta1 >= 0 && c->beta1 < 1 && c->beta2 >= 0 && c->beta2 < 1 && c->eps > 0))
         return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g: need betas from 0 to below 1 and a positive eps",
@@ -192,6 +198,9 @@ pb_status pb_train_check(const pb_train_config *c)
         return pb_fail(PB_EINVAL, "a KV cache needs a frozen model, batch 1, and whole rows that are not packed");
     PB_TRY(pb_matrices_check(c));
     PB_TRY(pb_model_check(&c->model));
+    if (c->recompute == PB_RECOMPUTE_PRODUCTS && !pb_block_of(g)->carve_attended)
+        return pb_fail(PB_EINVAL, "%s: what attention computes is not kept apart: recompute layer or attention",
+                       g->name);
     return pb_block_of(g)->check(c);
 }
 
@@ -289,18 +298,20 @@ pb_status pb_trainer_set_stop(pb_trainer *t, bool on)
 
 /* Runs all phases on the plan backend: ops are checked, implementations are selected and scratch memory is allocated,
  * but nothing is computed. */
+/* The phases get no profiler ranges here, because this is not a step. */
+static pb_status plan_phases(pb_ctx *ctx, void *self)
+{
+    for (int i = 0; i < PB_NPHASES; i++) PB_TRY(pb_phases[i](ctx, self));
+    return PB_OK;
+}
+
 pb_status pb_trainer_reserve(pb_trainer *t, int S)
 {
-    const bool planning = t->ctx->planning;
     const int before = t->row, most = pb_row_most(t);
     if (S < 1 || S > most) return pb_fail(PB_EINVAL, "rows of %d tokens: need 1 to %d tokens", S, most);
     PB_TRY(pb_check_row(&t->context, S));
     pb_set_shape(t, S);
-    pb_status s = PB_OK;
-    t->ctx->planning = true;
-    /* The phases get no profiler ranges here, because this is not a step. */
-    for (int i = 0; s == PB_OK && i < PB_NPHASES; i++) s = pb_phases[i](t->ctx, t);
-    t->ctx->planning = planning;
+    const pb_status s = pb_ctx_reserve_once(t->ctx, plan_phases, t);
     pb_set_shape(t, before);
     return s;
 }

@@ -66,8 +66,10 @@ typedef enum pb_kv_qat_variant {
  * line, meaning). */
 #define PB_RECOMPUTE_MAP(X)                                                                                            \
     X(NONE, "none", "all activations are kept")                                                                        \
+    X(NORMS, "norms", "not the outputs of norms")                                                                      \
     X(ATTENTION, "attention", "not those from a layer's first norm to the input of its output projection")             \
     X(MLP, "mlp", "not those from a layer's second norm to the gate and up projections")                               \
+    X(PRODUCTS, "products", "none of a layer but its input and what its attention computes from q, k and v")           \
     X(LAYER, "layer", "none of a layer but its input")
 typedef enum pb_recompute {
 #define X(id, word, what) PB_RECOMPUTE_##id,
@@ -93,6 +95,9 @@ typedef struct pb_train_config {
     /* Tokens whose logits are in memory at a time; 0: all. With it, the loss phase computes the logits and the
      * gradients of the head, chunk by chunk (trainer/step/loss.h). */
     int loss_chunk;
+    /* Tokens whose MLP is in memory at a time, in the forward and the backward pass; 0: all. Needs activations of the
+     * MLP that are computed again (recompute), or a frozen model (trainer/step/mlp.h). */
+    int mlp_chunk;
     pb_clip_variant clip;
     float max_norm;                            /* limit of the gradients' L2 norm; > 0 */
     float lr, beta1, beta2, eps, weight_decay; /* of AdamW; norms and biases have no weight decay */
@@ -214,7 +219,7 @@ pb_status pb_trainer_gather_masters(pb_trainer *t, bool on);
 pb_status pb_trainer_read(pb_trainer *t, pb_status (*read)(void *self), void *self);
 /* Tells the other ranks, with the losses of the next micro-batch, that this rank was asked to stop. Does not wait. */
 pb_status pb_trainer_set_stop(pb_trainer *t, bool on);
-/* Allocates the scratch memory that steps with rows of S tokens need, without running a step. EINVAL: S below 1 or
+/* Allocates the scratch memory that steps with rows of S tokens need, in one block, without running a step. EINVAL: S below 1 or
  * above the trainer's S, or a frozen model. */
 pb_status pb_trainer_reserve(pb_trainer *t, int S);
 

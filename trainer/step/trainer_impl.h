@@ -13,7 +13,7 @@ typedef struct pb_layer_acts {
     float *rstd1;          /* [T] */
     void *hm, *n2;         /* [T,D] hm: residual stream between attention and MLP; n2: its RMSNorm */
     float *rstd2;          /* [T] */
-    void *gu;              /* [T,2,I] outputs of the gate and up projections */
+    void *gu;              /* [T,2,I] outputs of the gate and up projections; shared: [pb_mlp_rows,2,I] */
     void *xa[PB_NTARGETS]; /* [T,R] x A^T of each target's adapter; NULL: no adapter */
     void *block;           /* the attention block's activations: pb_gqa_acts or pb_v4_acts; the struct is host memory */
 } pb_layer_acts;
@@ -154,10 +154,13 @@ struct pb_trainer {
     pb_report *reports;      /* [ranks] those of all ranks; with one rank the same memory as `report` */
     float *step_loss;        /* [1] sum of the losses of this rank's micro-batches of the step */
     float *all_loss;         /* [1] sum of the step losses of all ranks; with one rank the same memory */
-    void *proj;              /* [T,D] output of the projection o or down */
-    void *act;               /* [T,I] output of SwiGLU */
-    void *dcur, *dn;         /* [T,D] dcur: gradient of the residual stream; dn: gradient of a norm's output */
-    void *dact, *dgu;        /* [T,I], [T,2,I] */
+    /* The backward pass writes gradients over what it no longer needs (activations.c): dn over proj, dact over act
+     * unless an adapter of `down` reads both, and dgu over gu that it has computed again. */
+    void *proj;       /* [T,D] output of the projection o or down */
+    void *gu;         /* [pb_mlp_rows,2,I] gu of the layer that is computed, if layers share it; else NULL */
+    void *act;        /* [pb_mlp_rows,I] output of SwiGLU */
+    void *dcur, *dn;  /* [T,D] dcur: gradient of the residual stream; dn: gradient of a norm's output */
+    void *dact, *dgu; /* [pb_mlp_rows,I], [pb_mlp_rows,2,I] */
 
     pb_param **trained; /* [ntrained] ordered by group; host */
     int ntrained;
@@ -182,17 +185,43 @@ static inline bool pb_adds(const pb_trainer *t) { return t->accumulate && !t->gr
  * for those of its MLP, from its second norm on. */
 static inline bool pb_shares_attention(const pb_trainer *t)
 {
-    return t->cfg.model.frozen || t->cfg.recompute == PB_RECOMPUTE_ATTENTION || t->cfg.recompute == PB_RECOMPUTE_LAYER;
+    const pb_recompute r = t->cfg.recompute;
+    return t->cfg.model.frozen || r == PB_RECOMPUTE_ATTENTION || r == PB_RECOMPUTE_PRODUCTS || r == PB_RECOMPUTE_LAYER;
 }
 static inline bool pb_shares_mlp(const pb_trainer *t)
 {
-    return t->cfg.model.frozen || t->cfg.recompute == PB_RECOMPUTE_MLP || t->cfg.recompute == PB_RECOMPUTE_LAYER;
+    const pb_recompute r = t->cfg.recompute;
+    return t->cfg.model.frozen || r == PB_RECOMPUTE_MLP || r == PB_RECOMPUTE_PRODUCTS || r == PB_RECOMPUTE_LAYER;
 }
+/* The same for the outputs of the two norms. */
+static inline bool pb_shares_n1(const pb_trainer *t)
+{
+    return pb_shares_attention(t) || t->cfg.recompute == PB_RECOMPUTE_NORMS;
+}
+static inline bool pb_shares_n2(const pb_trainer *t)
+{
+    return pb_shares_mlp(t) || t->cfg.recompute == PB_RECOMPUTE_NORMS;
+}
+/* True if each layer keeps what its attention computes from q, k and v, although it shares the other activations. */
+static inline bool pb_keeps_attended(const pb_trainer *t)
+{
+    return !t->cfg.model.frozen && t->cfg.recompute == PB_RECOMPUTE_PRODUCTS;
+}
+
+/* True if nf, the output of the last norm, is where the layers' n1 is. The loss phase then computes it again. */
+static inline bool pb_shares_nf(const pb_trainer *t) { return pb_shares_n1(t) && t->cfg.loss_chunk; }
 
 /* Rows of logits in memory: all tokens of the longest batch, or a chunk. */
 static inline int pb_logit_rows(const pb_trainer *t)
 {
     const int all = t->cfg.B * t->cfg.S, chunk = t->cfg.loss_chunk;
+    return chunk && chunk < all ? chunk : all;
+}
+
+/* Tokens whose MLP is in memory at a time: all of the longest batch, or a chunk. */
+static inline int pb_mlp_rows(const pb_trainer *t)
+{
+    const int all = t->cfg.B * t->cfg.S, chunk = t->cfg.mlp_chunk;
     return chunk && chunk < all ? chunk : all;
 }
 

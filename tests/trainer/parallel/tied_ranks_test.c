@@ -145,12 +145,14 @@ static void bf16_gradients_are_written_where_one_op_computes_them(void **state)
     c.model.dtype = PB_BF16;
     c.reduce = PB_REDUCE_BF16;
     for (int chunk = 0; chunk <= c.B * c.S; chunk += c.B * c.S / 2) {
-        c.loss_chunk = chunk;
+        c.loss_chunk = c.mlp_chunk = chunk;
+        c.recompute = PB_RECOMPUTE_MLP;
         pb_trainer *t = open_trainer(*state, &c);
         const pb_param *head = t->model.outer[PB_P_embed], *o = pb_layer_param(&t->model, 1, PB_P_o);
         const bool chunks = chunk && chunk < c.B * c.S;
         assert_int_equal(dtype_written(t, head), chunks ? PB_F32 : PB_BF16);
         assert_int_equal(dtype_written(t, o), PB_BF16);
+        assert_int_equal(dtype_written(t, pb_layer_param(&t->model, 1, PB_P_down)), chunks ? PB_F32 : PB_BF16);
         assert_int_equal(dtype_written(t, pb_layer_param(&t->model, 1, PB_P_norm1)), PB_F32);
         pb_trainer_accumulate(t, true); /* the last of several micro-batches */
         assert_int_equal(dtype_written(t, o), PB_F32);
