@@ -158,6 +158,7 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     c->loss_scale = (float)o->loss_scale;
     if (o->export && c->model.geometry->v4) /* fail now instead of after the last step */
         return pb_fail(PB_EINVAL, "--export: %s cannot be written as a Hugging Face folder", c->model.geometry->name);
+    if (o->merge && c->model.tuning == PB_FULL) return pb_fail(PB_EINVAL, "--merge needs --tuning lora or qlora");
     if (!(o->weight_decay >= 0)) return pb_fail(PB_EINVAL, "--weight-decay %g: need at least 0", o->weight_decay);
     const double warmup = o->warmup < 1 ? floor(o->warmup * (double)o->steps) : o->warmup;
     if (!(warmup >= 0 && warmup <= (double)o->steps))

@@ -84,7 +84,7 @@ static void write_row(const waits *w, int n, const char *name, double *scratch, 
     for (int k = 0; k < KINDS; k++) pb_analyze_csv(o, "waits", -1, 0, name, counts[k], (double)w->steps[k], "1");
 }
 
-/* Adds the row of the ranks that are profiled, or of the others; none if there are none. */
+/* Adds the row of the ranks that are profiled, or of the others, if such ranks exist. */
 static pb_status add_row(const pb_analyzed *j, bool profiled, const pb_analyze_output *o, pb_sheet *t)
 {
     waits *w = calloc((size_t)j->run.ranks, sizeof *w);

@@ -71,7 +71,7 @@ static void tensors_are_disjoint(void **state)
             check_disjoint(&l);
             const bool mlp = recompute == PB_RECOMPUTE_MLP || recompute >= PB_RECOMPUTE_PRODUCTS,
                        attention = recompute == PB_RECOMPUTE_ATTENTION || recompute >= PB_RECOMPUTE_PRODUCTS;
-            /* What layers share is overwritten by the backward pass, so not even layer 0's is given. */
+            /* The backward pass overwrites the activations that layers share, so not even layer 0's are given. */
             for (int layer = 0; layer < 2; layer++) {
                 assert_int_equal(find(&l, layer ? "layers.1.gu" : "layers.0.gu") != NULL, !mlp);
                 assert_int_equal(find(&l, layer ? "layers.1.lse" : "layers.0.lse") != NULL, !attention);
