@@ -65,6 +65,9 @@ for r in 0 1 2; do
     tr -d ' \n' <eager/ranks/rank$r.json | grep -q '"off":{"steps":2,.*"recorded":{"steps":3,.*"after":{"steps":1,' || fail "step times of rank $r: $(cat eager/ranks/rank$r.json)"
 done
 expect 0 'longer while they record' "$bench" analyze eager
+"$bench" analyze eager --format csv | awk -F, '$1 == "waits" { v[$4, $5] = $6; name[$4] }
+    END { for (r in name) { q1 = v[r, "step_off_q1"]; step = v[r, "step_off"]; q3 = v[r, "step_off_q3"]
+        if (!(q1 > 0 && q1 <= step && step <= q3)) exit 1 } }' || fail 'the quartiles do not enclose the median'
 grep -qE '^profiled +2 +2, 3, 1 +[0-9.]+ [mun]?s +[0-9.]+ [mun]?s to [0-9.]+ [mun]?s ' log || fail 'no steps or no spread'
 [[ $("$bench" analyze eager --format csv | grep -c '^waits,,,not profiled,') -eq 8 ]] || fail 'the waits of ranks that were not chosen'
 expect 0 '| rank | host |' "$bench" analyze eager --format markdown

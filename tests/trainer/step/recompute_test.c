@@ -244,7 +244,9 @@ static void the_plan_is_exact(void **state)
         pb_trainer_close(t);
         CHECK_OK(pb_ctx_open(&real, id, 0));
         t = open_trainer(&real, &c);
-        CHECK_OK(pb_trainer_reserve(t, c.S));
+        const size_t held = real.held, scratch = real.scratch_bytes;
+        CHECK_OK(pb_trainer_reserve(t, c.S)); /* one block, if the scratch grows */
+        assert_int_equal(real.held - held, real.scratch_bytes > scratch ? real.scratch_bytes : 0);
         for (int step = 0; step < 2; step++) {
             set_batch(t, step);
             CHECK_OK(pb_train_step(&real, t));
