@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench/analyze/analyze_job.h"
 #include "bench/stats/stats.h"
@@ -43,8 +44,10 @@ static bool read_rank(const pb_profile_run *r, int rank, waits *out)
 static double over_ranks(const waits *w, int n, size_t field, size_t less, double *scratch)
 {
     for (int i = 0; i < n; i++) {
-        const char *of = (const char *)&w[i];
-        scratch[i] = *(const double *)(of + field) - (less == field ? 0 : *(const double *)(of + less));
+        double subtracted = 0;
+        memcpy(&scratch[i], (const char *)&w[i] + field, sizeof *scratch);
+        if (less != field) memcpy(&subtracted, (const char *)&w[i] + less, sizeof subtracted);
+        scratch[i] -= subtracted;
     }
     return pb_median(scratch, n);
 }
