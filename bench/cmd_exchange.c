@@ -22,6 +22,8 @@ static pb_status export_file(const char *run, const pb_export_opts *o, const cha
     snprintf(results, sizeof results, "%s/results.csv", run);
     if (pb_same_file(path, run) || pb_same_file(path, results))
         return pb_fail(PB_EINVAL, "--out %.400s: these are the results to be exported", path);
+    if (pb_is_run_file(path))
+        return pb_fail(PB_EINVAL, "--out %.400s: this file belongs to a run: give another name", path);
     PB_TRY(pb_page_open(&p));
     PB_TRY(pb_page_save(&p, pb_export(run, o, p.f, stderr), pb_file_replace, path));
     printf("%s\n", path);

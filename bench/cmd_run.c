@@ -211,16 +211,12 @@ static pb_exit process_all(run *r, bool *stopped, bool *refused)
     return pb_interrupted() ? pb_worse_exit(worst, PB_EXIT_HARNESS) : worst;
 }
 
-/* The files of a run, in the order in which they are created. */
-static const char *const files[] = {"results.csv", "samples.csv", "progress.csv", "processes.csv", "run.json"};
-enum { FILES = sizeof files / sizeof *files };
-
 /* Removes the first n files, and the folder if it is then empty. */
 static void drop_files(const run *r, int n)
 {
     for (int i = 0; i < n; i++) {
         char path[PB_PATH_TEXT + 16];
-        snprintf(path, sizeof path, "%s/%s", r->name.dir, files[i]);
+        snprintf(path, sizeof path, "%s/%s", r->name.dir, pb_run_files[i]);
         unlink(path);
     }
     rmdir(r->name.dir);
@@ -234,7 +230,7 @@ static void drop_if_empty(const run *r)
     if (r->o->resume || pb_table_read(r->name.dir, &t) != PB_OK) return;
     const bool empty = t.n == 0;
     pb_table_free(&t);
-    if (empty) drop_files(r, FILES);
+    if (empty) drop_files(r, PB_RUN_FILES);
 }
 
 /* Measures all processes of the run. After a case ran out of memory the other cases are still measured; the exit code

@@ -10,6 +10,20 @@
 #include <time.h>
 #include <unistd.h>
 
+const char *const pb_run_files[PB_RUN_FILES] = {"results.csv", "samples.csv", "progress.csv", "processes.csv",
+                                                "run.json"};
+
+bool pb_is_run_file(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char run[PB_RUN_DIR_TEXT];
+    const int dir = (int)(name - path);
+    bool known = false;
+    for (int i = 0; i < PB_RUN_FILES; i++) known |= strcmp(name, pb_run_files[i]) == 0;
+    if (snprintf(run, sizeof run, "%.*srun.json", dir, path) >= (int)sizeof run) return false;
+    return known && access(run, F_OK) == 0;
+}
+
 void pb_run_name_new(const char *what, const char *dir, pb_run_name *out)
 {
     time_t now = time(NULL);

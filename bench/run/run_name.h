@@ -1,6 +1,7 @@
 /* run_name.h - the name of a new run: its time, its id and its folder. */
 #ifndef PB_RUN_NAME_H
 #define PB_RUN_NAME_H
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "os/status.h"
@@ -15,6 +16,11 @@ typedef struct pb_run_name {
 
 /* Fills *out. `what` is the suite or tool that the name contains; `dir` is the folder, NULL: a new folder of runs/. */
 void pb_run_name_new(const char *what, const char *dir, pb_run_name *out);
+/* The files of a run, in the order in which they are created. */
+enum { PB_RUN_FILES = 5 };
+extern const char *const pb_run_files[PB_RUN_FILES];
+/* True if `path` names one of these files in a folder that is a run. */
+bool pb_is_run_file(const char *path);
 /* Creates the folder and its parents, as mkdir -p does. EINVAL: the path is too long; EPATH, EIO. */
 pb_status pb_run_make_folder(const char *dir);
 #endif

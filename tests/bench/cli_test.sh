@@ -215,6 +215,13 @@ for same in a/results.csv ./a/../a/results.csv; do
 done
 mkdir alone && cp -r a alone/a
 expect 2 'these are the results to be exported' "$fixture" export --runs alone --to benchfmt --out alone/a/results.csv
+for other in alone/a/results.csv alone/a/run.json; do
+    expect 2 "--out $other: this file belongs to a run: give another name" "$fixture" export a --to benchfmt --out $other
+done
+cd alone/a || exit
+expect 2 'this file belongs to a run' "$fixture" export ../../a --to benchfmt --out samples.csv
+cd "$dir" || exit
+expect 0 alone/a/exported.txt "$fixture" export a --to benchfmt --out alone/a/exported.txt
 [[ $(md5sum <a/results.csv) == "$before" ]] || fail 'a/results.csv: an export changed it'
 # The newest run is the one that was written last, whatever its name.
 mkdir named && cp -r a named/zebra && cp -r a named/apple && touch -d '1 hour ago' named/zebra/results.csv
