@@ -80,8 +80,10 @@ static void write_row(const waits *w, int n, const char *name, double *scratch, 
     pb_share_cell(cell[8], after, off);
     pb_sheet_row(t, COLUMNS, cells);
     pb_analyze_csv(o, "waits", -1, 0, name, "step_off", off, "s");
-    pb_analyze_csv(o, "waits", -1, 0, name, "step_off_q1", low, "s");
-    pb_analyze_csv(o, "waits", -1, 0, name, "step_off_q3", high, "s");
+    if (high > 0) { /* an older file lacks them */
+        pb_analyze_csv(o, "waits", -1, 0, name, "step_off_q1", low, "s");
+        pb_analyze_csv(o, "waits", -1, 0, name, "step_off_q3", high, "s");
+    }
     pb_analyze_csv(o, "waits", -1, 0, name, "longer_while_recorded", slower, "s");
     pb_analyze_csv(o, "waits", -1, 0, name, "longer_after", after, "s");
     for (int k = 0; k < KINDS; k++) pb_analyze_csv(o, "waits", -1, 0, name, counts[k], (double)w->steps[k], "1");
@@ -104,7 +106,7 @@ static pb_status add_row(const pb_analyzed *j, bool profiled, const pb_analyze_o
 pb_status pb_analyze_waits(const pb_analyzed *j, const pb_analyze_output *o)
 {
     static const char *const titles[COLUMNS] = {
-        "ranks that are",     "ranks",          "steps (off, recording, after)", "step",        "half of these steps",
+        "ranks that are",     "ranks",          "steps (off, recording, after)", "step",        "its quartiles",
         "while ranks record", "after a window", "longer while they record",      "longer after"};
     pb_sheet t = {0};
     waits w;

@@ -114,8 +114,8 @@ static pb_status keep(loop *l)
     for (int i = 0; i < PB_SIDES; i++) {
         paths(l->r->folder, (pb_side)i, out, log);
         if (access(out, F_OK) != 0)
-            return pb_fail(PB_EDEVICE, "%s: %s: it ended, but wrote no results: is it a bench?", pb_side_names[i],
-                           l->r->plan->path[i]);
+            return pb_fail(PB_EDEVICE, "%s: %s: it ended, but wrote no results: is it a build of bench?",
+                           pb_side_names[i], l->r->plan->path[i]);
         snprintf(run_id, sizeof run_id, "%s-%s", l->r->plan->run_id, pb_side_names[i]);
         const pb_status s = pb_pair_folder_add(l->r->folder, (pb_side)i, out, run_id);
         if (s != PB_EINVAL) {

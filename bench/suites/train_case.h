@@ -25,8 +25,8 @@
 #define PB_OPTIMIZER_AXES " guard= iteration= moments= optimizer="
 
 /* pb_train_case_open() opens a trainer for the axes accumulate, attention, batch, clip, dtype, guard, iteration,
- * layers, loss-chunk, mlp-chunk, model, moments, nf4-scales, optimizer, pack, rank, recompute, reduce, seq, shard, targets and
- * tuning, and loads batch 0; the caller closes it. pb_train_case_batch() loads batch number `index` of the text.
+ * layers, loss-chunk, mlp-chunk, model, moments, nf4-scales, optimizer, pack, rank, recompute, reduce, seq, shard,
+ * targets and tuning, and loads batch 0; the caller closes it. pb_train_case_batch() loads batch number `index` of the text.
  * pb_train_case_config() returns only the configuration. EINVAL: the message names the invalid axis.
  *
  * The text is the shipped conversations as bytes, or the user's data (c->own). Without the axis pack, rows are full: a

@@ -83,8 +83,8 @@ static void carve_shared(pb_trainer *t)
     pb_gqa_context_carve(t, false);
 }
 
-/* dattn may be over dn: the gradient of n2 has been used when attention's backward pass begins, and that of n1 is
- * written when dattn has been read. */
+/* Reserves the buffers of the block's backward pass. dattn uses the memory of dn if it fits: when this pass begins, the
+ * gradient of n2 in dn has been read, and the gradient of n1 is written there after dattn has been read. */
 static void carve_scratch(pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;

@@ -79,7 +79,7 @@ static const char *remedy(int number, const pb_fit *f, pb_train_config *c, bool 
         *applies = !c->loss_chunk;
         c->loss_chunk = CHUNK;
         return "--loss-chunk 1024";
-    case 2: /* with --recompute layer, from case 0, if it trains */
+    case 2: /* training needs --recompute layer for it, which case 0 proposes */
         *applies = !c->mlp_chunk && (!trains || c->recompute == PB_RECOMPUTE_LAYER);
         c->mlp_chunk = CHUNK;
         return "--mlp-chunk 1024";

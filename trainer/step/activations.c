@@ -32,8 +32,8 @@ static void carve_mlp(pb_trainer *t, int layer)
     carve_adapters(t, layer, PB_TARGET_GATE, PB_NTARGETS);
 }
 
-/* True if the buffers of the block's backward pass are over hm and n2, which layers share: the MLP's backward pass,
- * which comes first, is the last to read these. */
+/* True if the buffers of the attention block's backward pass use the memory of hm and n2. That is possible if the layers
+ * share hm and n2: the MLP's backward pass, which runs before, is the last to read them. */
 static bool scratch_over_stream(const pb_trainer *t)
 {
     return !t->cfg.model.frozen && pb_shares_attention(t) && pb_shares_mlp(t);
@@ -75,8 +75,9 @@ static void carve_layer(pb_trainer *t, int layer)
     if (first || !pb_shares_mlp(t)) carve_mlp(t, layer);
 }
 
-/* Reserves the buffers of one layer's MLP. dact is over act unless the adapter of `down` reads act after dact is
- * written; dgu is over gu if gu was computed again. */
+/* Reserves the buffers of one layer's MLP. The gradient dact uses the memory of act, unless the adapter of `down` reads
+ * act after dact is written. The gradient dgu uses the memory of gu if gu is computed again, so that it need not be
+ * kept. */
 static void carve_mlp_work(pb_trainer *t)
 {
     const pb_model_config *c = &t->model.cfg;

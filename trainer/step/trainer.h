@@ -219,8 +219,8 @@ pb_status pb_trainer_gather_masters(pb_trainer *t, bool on);
 pb_status pb_trainer_read(pb_trainer *t, pb_status (*read)(void *self), void *self);
 /* Tells the other ranks, with the losses of the next micro-batch, that this rank was asked to stop. Does not wait. */
 pb_status pb_trainer_set_stop(pb_trainer *t, bool on);
-/* Allocates the scratch memory that steps with rows of S tokens need, in one block, without running a step. EINVAL: S below 1 or
- * above the trainer's S, or a frozen model. */
+/* Allocates the scratch memory that steps with rows of S tokens need, in one block, without running a step. EINVAL: S
+ * below 1 or above the trainer's S, or a frozen model. */
 pb_status pb_trainer_reserve(pb_trainer *t, int S);
 
 /* The functions from here to pb_trainer_clip_states read results from the device and are host syncs, except

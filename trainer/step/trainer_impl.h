@@ -154,8 +154,8 @@ struct pb_trainer {
     pb_report *reports;      /* [ranks] those of all ranks; with one rank the same memory as `report` */
     float *step_loss;        /* [1] sum of the losses of this rank's micro-batches of the step */
     float *all_loss;         /* [1] sum of the step losses of all ranks; with one rank the same memory */
-    /* The backward pass writes gradients over what it no longer needs (activations.c): dn over proj, dact over act
-     * unless an adapter of `down` reads both, and dgu over gu that it has computed again. */
+    /* Some gradients use the memory of a buffer that the backward pass no longer needs (activations.c): dn that of
+     * proj, dact that of act unless an adapter of `down` reads both, and dgu that of gu if gu is computed again. */
     void *proj;       /* [T,D] output of the projection o or down */
     void *gu;         /* [pb_mlp_rows,2,I] gu of the layer that is computed, if layers share it; else NULL */
     void *act;        /* [pb_mlp_rows,I] output of SwiGLU */
