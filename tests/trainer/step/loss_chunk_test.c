@@ -42,16 +42,19 @@ static void graphs_and_recomputation_give_the_same_bits(void **state)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
+/* The logits of a chunk use memory of the MLP, which is not in use while the loss is computed. The vocabulary is so large
+ * that the logits of all tokens would not fit there. */
 static void only_a_chunk_of_logits_is_in_memory(void **state)
 {
     for (int i = 0; i < CASES; i += 5) {
         pb_train_config c = case_of(i);
-        const size_t row = (size_t)c.model.geometry->V * pb_dtype_size(c.model.dtype);
+        pb_geometry large = *c.model.geometry;
+        large.V = 8 * large.I;
+        c.model.geometry = &large;
+        const size_t row = (size_t)large.V * pb_dtype_size(c.model.dtype);
         pb_trainer *all = open_trainer(*state, &c);
         c.loss_chunk = 3;
         pb_trainer *some = open_trainer(*state, &c);
-        /* The logits of a chunk are in memory of the MLP, which is not in use while the loss is computed. */
-        assert_true(3 * row <= 3 * (size_t)T * (size_t)c.model.geometry->I * pb_dtype_size(c.model.dtype));
         assert_int_equal(pb_trainer_memory(some).activations,
                          pb_trainer_memory(all).activations - piece(T * row) + piece(sizeof(float)));
         assert_null(pb_trainer_logits(some));
