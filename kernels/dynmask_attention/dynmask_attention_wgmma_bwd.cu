@@ -73,8 +73,9 @@ template <int D> __global__ __launch_bounds__(256) void clear_kernel(const pb_dy
     if (threadIdx.x % (D / 8) == 0) a.dbias[(token / a.S_kv * a.K + kv) * a.S_kv + token % a.S_kv] = 0;
 }
 
-/* Computes one tile of queries. A query without keys gets lse2 = +inf, so that its weights are 0, and delta 0. One
- * whose delta is not finite gets lse2 = NaN; one with NaN in q has it already. */
+/* Computes one tile of queries. A query without keys gets lse2 = +inf, so that its weights are 0. One whose delta is not
+ * finite gets lse2 = NaN; one with NaN in q has it already. Both get delta 0: dS is 0 times (dP - delta) where a query
+ * does not attend to a slot, and 0 times NaN is NaN. */
 template <int D>
 __global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args a, query_tile<D> *queries, int tiles)
 {
@@ -85,9 +86,9 @@ __global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args 
     __syncthreads();
     bool clear = false;
     if (t < QUERIES<D> && i0 + t < a.S) {
-        if (to.stats.lse2[t] == INFINITY) to.stats.delta[t] = 0;
-        else if (!isfinite(to.stats.delta[t])) to.stats.lse2[t] = NAN;
+        if (to.stats.lse2[t] != INFINITY && !isfinite(to.stats.delta[t])) to.stats.lse2[t] = NAN;
         clear = !(to.stats.lse2[t] < INFINITY);
+        if (clear) to.stats.delta[t] = 0;
     }
     const int any = __syncthreads_or(clear);
     if (t == 0) to.clear = any != 0;
