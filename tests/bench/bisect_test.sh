@@ -64,6 +64,12 @@ expect 0 results "$fixture" --suite toy --mode fine --batch 1,2 --out two --no-c
 cp -r two mixed && sed -i '/batch=1&/s/,1e+09,/,5e+08,/' mixed/results.csv
 expect 0 'same=0 suspect=2' "$fixture" compare two mixed --gates slow/gates.csv # with `all rows`
 expect 125 'same=0 suspect=2' "$fixture" compare --bisect two mixed --gates slow/gates.csv
+# One row is the same, another may be worse: without --bisect nothing has failed.
+mkdir pair && cp slow/gates.csv pair
+expect 0 saved "$fixture" baseline save two --baseline pair -m test
+ten_sessions pair/*/toy.csv baseline:
+expect 0 'same=1 suspect=2' "$fixture" compare mixed --baseline pair
+expect 125 'same=1 suspect=2' "$fixture" compare --bisect mixed --baseline pair
 codes dawdle,memory same 125 --case-timeout 1 -n 1
 codes slow slow 125 --budget 1 --samples 1000 -n 1
 expect 125 'has no option' "$fixture" compare --bisect --no-such-option
