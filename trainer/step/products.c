@@ -120,6 +120,11 @@ bool pb_has_adapter(const pb_trainer *t, int layer, pb_target target)
     return t->model.lora_a[layer * PB_NTARGETS + (int)target];
 }
 
+bool pb_product_reads_input(const pb_trainer *t, int layer, const pb_product *pr)
+{
+    return pb_layer_param(&t->model, layer, pr->param)->trained || has_adapters(t, layer, pr);
+}
+
 pb_status pb_product_dx(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, pb_rows r, const void *dy,
                         const void *x, void *dx)
 {

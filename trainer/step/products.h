@@ -40,6 +40,8 @@ const char *pb_product_ops(const pb_trainer *t, int layer, const pb_product *pr)
 /* Names the ops that compute the gradient of a product's input, such as "nf4_linear_dx+lora_bwd". */
 const char *pb_product_back_ops(const pb_trainer *t, int layer, const pb_product *pr);
 bool pb_has_adapter(const pb_trainer *t, int layer, pb_target target);
+/* True if the backward pass of a product reads its input: for the gradient of its weight, or of an adapter. */
+bool pb_product_reads_input(const pb_trainer *t, int layer, const pb_product *pr);
 /* Returns the gradient of a parameter; NULL: the parameter is not trained. */
 static inline float *pb_grad_of(const pb_param *p) { return p && p->trained ? p->grad : NULL; }
 #endif

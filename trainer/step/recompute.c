@@ -3,6 +3,7 @@
 
 #include "trainer/step/forward.h"
 #include "trainer/step/mlp.h"
+#include "trainer/step/products.h"
 
 static pb_status attention(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
@@ -22,11 +23,16 @@ static pb_status mlp(pb_ctx *ctx, const pb_trainer *t, int layer)
     return pb_mlp_recompute(ctx, t, layer);
 }
 
+/* A norm whose output nothing reads in the backward pass is left out: an observer reads all. */
 static pb_status norms(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_layer_acts *a = &t->layers[layer];
-    PB_TRY(pb_norm(ctx, t, a->h, pb_layer_param(&t->model, layer, PB_P_norm1), a->n1, a->rstd1));
-    return pb_norm(ctx, t, a->hm, pb_layer_param(&t->model, layer, PB_P_norm2), a->n2, a->rstd2);
+    const bool all = t->observer != NULL;
+    if (all || t->model.g.v4 || pb_product_reads_input(t, layer, &pb_product_qkv))
+        PB_TRY(pb_norm(ctx, t, a->h, pb_layer_param(&t->model, layer, PB_P_norm1), a->n1, a->rstd1));
+    if (all || pb_product_reads_input(t, layer, &pb_product_gate_up))
+        PB_TRY(pb_norm(ctx, t, a->hm, pb_layer_param(&t->model, layer, PB_P_norm2), a->n2, a->rstd2));
+    return PB_OK;
 }
 
 pb_status pb_recompute_layer(pb_ctx *ctx, const pb_trainer *t, int layer)

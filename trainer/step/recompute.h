@@ -5,7 +5,7 @@
  *
  *     recompute    kept per layer                            computed again
  *     none         all                                       -
- *     norms        all but n1 and n2                         n1 = norm(h), n2 = norm(hm)
+ *     norms        all but n1 and n2                         n1 = norm(h), n2 = norm(hm), where they are read
  *     attention    h, hm, n2, gu                             n1 = norm(h), then the block up to its output projection
  *     mlp          h, n1, the block's activations, hm        n2 = norm(hm), gu
  *     products     h, what attention computes from q, k, v   as layer, without attention itself

@@ -261,7 +261,7 @@ static void the_plan_is_exact(void **state)
     }
 }
 
-/* ---- counted work ------------------------------------------------------------------------------------------------ */
+/* ---- what is computed ------------------------------------------------------------------------------------------------ */
 
 /* Repeated work is counted as work of the hardware, and not as work that the model needs. */
 static void recomputed_work_is_counted_apart(void **state)
@@ -284,6 +284,46 @@ static void recomputed_work_is_counted_apart(void **state)
     }
 }
 
+static pb_status ignore(void *self, const pb_tensor *x)
+{
+    (void)self, (void)x;
+    return PB_OK;
+}
+
+/* With norms, a norm is computed again where the backward pass of a product reads its output, or an observer does. */
+static void only_norms_that_are_read_are_computed_again(void **state)
+{
+    pb_ctx *ctx = *state;
+    static const struct {
+        pb_tuning tuning;
+        unsigned targets;
+        int norms; /* of a layer */
+        bool observed;
+    } of[] = {{PB_FULL, 0, 2, false},
+              {PB_QLORA, 1u << PB_TARGET_Q | 1u << PB_TARGET_V, 1, false},
+              {PB_LORA, 1u << PB_TARGET_K | 1u << PB_TARGET_UP, 2, false},
+              {PB_LORA, 1u << PB_TARGET_GATE, 1, false},
+              {PB_LORA, 1u << PB_TARGET_O | 1u << PB_TARGET_DOWN, 0, false},
+              {PB_LORA, 1u << PB_TARGET_O, 2, true}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        uint64_t launches[2];
+        pb_train_config c = config("tiny-llama", of[i].tuning);
+        if (of[i].tuning != PB_FULL) c.model.targets = of[i].targets;
+        for (int again = 0; again < 2; again++) {
+            c.recompute = again ? PB_RECOMPUTE_NORMS : PB_RECOMPUTE_NONE;
+            pb_trainer *t = open_trainer(ctx, &c);
+            set_batch(t, 0);
+            if (of[i].observed) pb_trainer_observe(t, ignore, NULL, false);
+            run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_loss);
+            const uint64_t before = ctx->counts.kernel_launches;
+            CHECK_OK(pb_phase_backward(ctx, t));
+            launches[again] = ctx->counts.kernel_launches - before;
+            pb_trainer_close(t);
+        }
+        assert_int_equal(launches[1] - launches[0], of[i].norms * c.model.geometry->L);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +334,7 @@ int main(void)
         cmocka_unit_test(only_what_the_setting_names_is_kept),
         cmocka_unit_test(the_plan_is_exact),
         cmocka_unit_test(recomputed_work_is_counted_apart),
+        cmocka_unit_test(only_norms_that_are_read_are_computed_again),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }
