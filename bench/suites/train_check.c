@@ -68,6 +68,9 @@ pb_status pb_train_case_fresh(pb_ctx *ctx, pb_trainer *t)
     PB_TRY(pb_sync(ctx)); /* work in flight may still use the scratch memory */
     pb_ctx_release_scratch(ctx);
     pb_held_reset(ctx);
+    /* In one block, as pb_train_case_open does and as `train` does: growing op by op would keep a block for each size on
+     * the way, and the peak would be larger than that of a training run. */
+    PB_TRY(pb_trainer_reserve(t, pb_trainer_config(t)->S));
     if (ctx->id == PB_CPU) return PB_OK;
     /* runs all three phases once, so that phases that are not timed count towards the peak */
     return pb_train_micro(ctx, t);
