@@ -141,7 +141,7 @@ static void whole_steps_are_judged(void **state)
 #define AT(batch, clip, mode, seq, tuning)                                                                             \
     "throughput/step?batch=" batch "&clip=" clip "&dtype=bf16&layers=0&mode=" mode                                     \
     "&model=qwen2.5-1.5b&rank=16&seq=" seq "&targets=q+v&tuning=" tuning
-    put_step(&s, AT("4", "multi", "graph", "512", "qlora"), 0.0261);
+    put_step(&s, AT("4", "multi", "graph", "512", "qlora"), 0.0231);
     put_step(&s, AT("4", "fused", "graph", "512", "qlora"), 0.0400);
     put_step(&s, AT("4", "multi", "eager", "512", "qlora"), 0.0200);
     put_step(&s, AT("4", "multi", "graph", "2048", "lora"), 0.0900);
@@ -152,7 +152,7 @@ static void whole_steps_are_judged(void **state)
     char *met = strstr(text, "requirement/SPEED-STEP-1.5B-B4-S512?batch=4&clip=multi&"), *missed;
     assert_non_null(met);
     assert_non_null(strstr(met, "mode=graph&model=qwen2.5-1.5b&rank=16&seq=512&targets=q+v&tuning=qlora,"
-                                "requirement,1,none,0.0261,0,pass,"));
+                                "requirement,1,none,0.0231,0,pass,"));
     missed = strstr(text, "requirement/SPEED-STEP-1.5B-B4-S2048?");
     assert_non_null(missed);
     assert_non_null(strstr(missed, ",requirement,1,none,0.111,0,fail,"));
