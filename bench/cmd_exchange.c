@@ -129,7 +129,7 @@ static pb_status write_run(const pb_options *o, const pb_import *im)
     PB_TRY(this_machine(im, machine));
     pb_run_name_new(im->tool, o->out, &name);
     PB_TRY(pb_run_make_folder(name.dir));
-    PB_TRY(pb_results_create(name.dir)); /* fails when the folder already holds results */
+    PB_TRY(pb_results_create(name.dir));
     snprintf(path, sizeof path, "%s/results.csv", name.dir);
     const pb_status s = fill_folder(o, im, &name, machine, path);
     for (size_t i = 0; s != PB_OK && i < sizeof made / sizeof *made; i++) (void)pb_folder_remove(name.dir, made[i]);

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "bench/run/run_name.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,6 +39,19 @@ void pb_run_name_new(const char *what, const char *dir, pb_run_name *out)
     else snprintf(out->dir, sizeof out->dir, "runs/%s", out->run_id);
 }
 
+/* Refuses a folder with files: those of a run among files of someone else would be taken for one thing. */
+static pb_status check_empty(const char *dir)
+{
+    DIR *d = opendir(dir);
+    if (!d) return pb_fail_errno(errno, "--out %s", dir);
+    const struct dirent *e;
+    do e = readdir(d);
+    while (e && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0));
+    const bool empty = !e;
+    closedir(d);
+    return empty ? PB_OK : pb_fail(PB_EPATH, "--out %s: the folder is not empty; name a new one", dir);
+}
+
 pb_status pb_run_make_folder(const char *dir)
 {
     char path[PB_RUN_DIR_TEXT];
@@ -50,7 +64,7 @@ pb_status pb_run_make_folder(const char *dir)
         char end = *slash;
         *slash = 0;
         if (mkdir(path, 0777) != 0 && errno != EEXIST) return pb_fail_errno(errno, "--out %s", path);
-        if (!end) return PB_OK;
+        if (!end) return check_empty(path);
         *slash = end;
     }
 }

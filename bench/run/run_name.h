@@ -21,6 +21,7 @@ enum { PB_RUN_FILES = 5 };
 extern const char *const pb_run_files[PB_RUN_FILES];
 /* True if `path` names one of these files in a folder that is a run. */
 bool pb_is_run_file(const char *path);
-/* Creates the folder and its parents, as mkdir -p does. EINVAL: the path is too long; EPATH, EIO. */
+/* Creates the folder and its parents, as mkdir -p does. EINVAL: the path is too long; EPATH: also a folder that exists and
+ * is not empty; EIO. */
 pb_status pb_run_make_folder(const char *dir);
 #endif

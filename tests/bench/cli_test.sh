@@ -144,15 +144,15 @@ expect 2 'the axes give more than 20000 cases' "$fixture" --suite toy --dry-run 
 
 # An --out folder that holds results is not changed.
 before=$(md5sum a/results.csv)
-expect 2 'a/results.csv: File exists' "$fixture" --suite toy --out a
+expect 2 '--out a: the folder is not empty' "$fixture" --suite toy --out a
 [[ $(md5sum a/results.csv) == "$before" ]] || fail "a: the existing results.csv was changed"
-# A run whose process cannot start leaves no files and keeps existing ones.
-mkdir mine && touch mine/file
-for out in refused mine; do
-    rm -f planned
-    FIXTURE_PLANNED=$dir/planned expect 125 'no memory for a process' "$fixture" --suite refused --out $out -n 1
-done
-[[ ! -e refused && $(ls mine) == file ]] || fail "a run that could not start left files: $(ls -d refused mine/*)"
+# Nor is a folder with other files.
+mkdir mine && touch mine/.file
+expect 2 '--out mine: the folder is not empty' "$fixture" --suite toy --out mine
+[[ $(ls -A mine) == .file ]] || fail "mine: files were left: $(ls -A mine)"
+# A run whose process cannot start leaves no files.
+FIXTURE_PLANNED=$dir/planned expect 125 'no memory for a process' "$fixture" --suite refused --out refused -n 1
+[[ ! -e refused ]] || fail "a run that could not start left files: $(ls -d refused/*)"
 mkdir closed && chmod 500 closed
 if [[ $(id -u) -eq 0 ]]; then as=(setpriv --reuid 65534 --regid 65534 --clear-groups); chmod 755 "$dir"; else as=(); fi
 expect 2 'Permission denied' "${as[@]}" "$fixture" --suite toy --out "$dir/closed/run"
@@ -232,7 +232,7 @@ fixtures=${0%/*}/../fixtures/exchange
 expect 0 'imported 32 rows from 2 files' "$fixture" import nccl-tests "$fixtures/nccl.txt" "$fixtures/nccl.txt" --out im
 whole im
 expect 4 'bus_bandwidth' "$fixture" report im
-expect 2 'results.csv: File exists' "$fixture" import nccl-tests "$fixtures/nccl.txt" --out im
+expect 2 '--out im: the folder is not empty' "$fixture" import nccl-tests "$fixtures/nccl.txt" --out im
 printf 'x\n' >bad.csv
 expect 2 "bad.csv:1: not nvbench's CSV" "$fixture" import nvbench bad.csv --out im2
 [[ ! -e im2 ]] || fail "im2: a refused import created the folder"

@@ -303,7 +303,7 @@ run 0 mhz 0 --lock-gpu-clocks 1500
 [[ $(changes) == 'lock 5dc 5dc;reset 0 0;' ]] || fail "1500: $(changes)"
 rm -f "$PB_FAKE_NVML_LOG"
 ASAN_OPTIONS=handle_segv=0 run 4 crashed 0 --mode crash --lock-gpu-clocks base && reset crashed
-expect 2 'File exists' with "$watched" "${toy[@]}" --out locked --lock-gpu-clocks base && reset 'no folder'
+expect 2 'locked: the folder is not empty' with "$watched" "${toy[@]}" --out locked --lock-gpu-clocks base && reset 'no folder'
 for sig in TERM INT HUP QUIT KILL SEGV; do
     rm -rf ended
     (export LD_LIBRARY_PATH=${fake%/*}; ulimit -c 0

@@ -358,8 +358,10 @@ setsid "$fixture" compare --resume nothing --quiet >held.log 2>&1 & held=$!
 while kill -0 $held 2>/dev/null && ! compgen -G 'nothing/process-*' >ls.log; do sleep 0.01; done
 ("$fixture" compare --resume nothing --quiet; echo "exit $?") >second.log 2>&1 & second=$!
 # A comparison that cannot lock its folder removes none of the files in it. It waits as long.
-mkdir -p taken/base && echo kept >taken/base/results.csv
+mkdir taken
 flock taken "$fixture" compare ./base ./same "${options[@]}" --out taken >taken.log 2>&1 & taken=$!
+for ((i = 0; i < 300; i++)); do [[ ! -e taken/compare.json ]] || break; sleep 0.1; done # the folder was empty
+mkdir taken/base && echo kept >taken/base/results.csv
 expect 0 'of the budget' "$fixture" compare ./base ./same --suite paired --budget 10m --time-slice 0 --out time
 grep -q 'bench: pair 3 of 12 (24 if rows are undecided then), about [0-9]* s left, 10 min of the budget' log ||
     fail "the time left is not reported"
@@ -396,7 +398,7 @@ compare ./base ./same --suite paired --require-baseline | 2 | --require-baseline
 compare --self order1 --suite paired      | 2 | order1 is not an executable
 compare ./base ./same --suite paired --pairs 30      | 2 | looks after 30
 compare ./base ./same --suite paired --alpha 0       | 2 | alpha=0
-compare ./base ./same --suite paired --out same1     | 2 | exist
+compare ./base ./same --suite paired --out same1     | 2 | --out same1: the folder is not empty
 compare --resume nowhere                  | 2 | nowhere/compare.json
 compare --resume order1 ./base            | 2 | --resume takes no BASE and CAND
 compare order1 --budget 3                 | 2 | --budget applies only to a comparison of executables
@@ -446,9 +448,9 @@ for s in base cand; do
     expect 0 '' "$fixture" compare edited # but it can be read
     rm -r edited
 done
-# A comparison that cannot create its files removes them, so that its folder can be used again.
+# A folder with other files is left as it is.
 mkdir half half/cand && touch half/cand/samples.csv
-expect 2 'half/cand/samples.csv: File exists' "$fixture" compare ./base ./same "${options[@]}" --out half
+expect 2 '--out half: the folder is not empty' "$fixture" compare ./base ./same "${options[@]}" --out half
 [[ $(find half | sort | tr '\n' ' ') == 'half half/cand half/cand/samples.csv ' ]] ||
     fail "half: files were left: $(find half)"
 # Recorded files that were edited.
