@@ -39,7 +39,7 @@ void pb_run_name_new(const char *what, const char *dir, pb_run_name *out)
     else snprintf(out->dir, sizeof out->dir, "runs/%s", out->run_id);
 }
 
-/* Refuses a folder with files: those of a run among files of someone else would be taken for one thing. */
+/* Refuses a folder that has files already, because they would look like files of the run. */
 static pb_status check_empty(const char *dir)
 {
     DIR *d = opendir(dir);

@@ -68,8 +68,8 @@ pb_status pb_train_case_fresh(pb_ctx *ctx, pb_trainer *t)
     PB_TRY(pb_sync(ctx)); /* work in flight may still use the scratch memory */
     pb_ctx_release_scratch(ctx);
     pb_held_reset(ctx);
-    /* In one block, as pb_train_case_open does and as `train` does: growing op by op would keep a block for each size on
-     * the way, and the peak would be larger than that of a training run. */
+    /* Reserves the scratch memory in one block, as pb_train_case_open and `train` do. If it grew op by op, the smaller
+     * blocks before the last would count towards the peak, which no training run has. */
     PB_TRY(pb_trainer_reserve(t, pb_trainer_config(t)->S));
     if (ctx->id == PB_CPU) return PB_OK;
     /* runs all three phases once, so that phases that are not timed count towards the peak */

@@ -23,7 +23,7 @@ static pb_status mlp(pb_ctx *ctx, const pb_trainer *t, int layer)
     return pb_mlp_recompute(ctx, t, layer);
 }
 
-/* A norm whose output nothing reads in the backward pass is left out: an observer reads all. */
+/* Computes the two norms of a layer again, each only if the backward pass reads its output. An observer reads both. */
 static pb_status norms(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_layer_acts *a = &t->layers[layer];

@@ -261,7 +261,7 @@ static void the_plan_is_exact(void **state)
     }
 }
 
-/* ---- what is computed ------------------------------------------------------------------------------------------------ */
+/* ---- what is computed -------------------------------------------------------------------------------------------- */
 
 /* Repeated work is counted as work of the hardware, and not as work that the model needs. */
 static void recomputed_work_is_counted_apart(void **state)
