@@ -22,7 +22,7 @@ chmod +x starter
 export PB_MPIRUN=$dir/starter
 
 said() { grep -qE -e "$1" log || fail "'$1' is not in the output"; }
-# Waits until $1 contains "works".
+# Waits until $1 contains "works". Empty the file before the ranks start in the background: until they do, it has the old text.
 works() {
     local i
     for ((i = 0; i < 200; i++)); do
@@ -66,6 +66,7 @@ for p in "${pids[@]}"; do wait "$p" || failures=$((failures + 1)); done
 none_left troubles x
 
 # A signal reaches every rank once, and the job ends by itself.
+: >log
 "$probe" 3 20 wait >log 2>&1 &
 launcher=$!
 works log
@@ -76,6 +77,7 @@ wait $launcher
 none_left SIGTERM x
 
 # The ranks of a launcher that is killed end.
+: >log
 "$probe" 3 20 wait >log 2>&1 &
 launcher=$!
 works log
@@ -86,6 +88,7 @@ rm -rf "$dir"/plumb-ranks-*
 
 # A stranger is refused, and the ranks continue. The port is taken while the first launcher lives.
 port=$((20000 + $$ % 20000))
+: >first
 PB_LAUNCH_PORT=$port "$probe" 2 20 wait >first 2>&1 &
 launcher=$!
 works first
@@ -100,6 +103,7 @@ said 'refused a connection'
 ! grep -q 'the job ends' log || fail 'a stranger ended the job'
 
 # A stranger that knows all but the token cannot take the place of a rank.
+: >first
 LATE=$dir/go PB_LAUNCH_PORT=$((port + 1)) "$probe" 2 20 wait >first 2>&1 &
 launcher=$!
 works first
