@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/blas_choice.h"
 #include "kernels/cuda/cuda.cuh"
 
 enum { SLOTS = 1024, PROBES = 8 };
@@ -153,13 +154,48 @@ static pb_status describe(const shape *s, const void *bias, call *k)
 
 #define PREFER(what, value) BLAS_TRY(cublasLtMatmulPreferenceSetAttribute(&p, what, &(value), sizeof(value)))
 
-/* Asks the heuristic for an algorithm. Split-K is allowed only with f32 partial sums in the workspace, which are added
- * in a fixed order (deterministic). */
-static pb_status choose(pb_cuda_blas *blas, call *k, slot *to)
+/* The tiles that blas_choice.h has rates for: the first number is along cuBLASLt's rows, which are our columns. */
+static const struct {
+    int id, cols, rows;
+} tiles[] = {
+    {CUBLASLT_MATMUL_TILE_96x128, 96, 128},   {CUBLASLT_MATMUL_TILE_112x128, 112, 128},
+    {CUBLASLT_MATMUL_TILE_128x128, 128, 128}, {CUBLASLT_MATMUL_TILE_144x128, 144, 128},
+    {CUBLASLT_MATMUL_TILE_128x160, 128, 160}, {CUBLASLT_MATMUL_TILE_168x128, 168, 128},
+    {CUBLASLT_MATMUL_TILE_176x128, 176, 128},
+};
+
+template <typename T> static T config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t what)
+{
+    T value = 0;
+    size_t written;
+    (void)cublasLtMatmulAlgoConfigGetAttribute(algo, what, &value, sizeof value, &written);
+    return value;
+}
+
+/* Algorithm 66 of cuBLASLt 13.0 are its kernels for Hopper. By the names of the kernels that ran ("coop"), bit 2 of
+ * the custom option is the cooperative schedule; the documentation does not say so. A wrong reading would cost time,
+ * not correctness. */
+static pb_blas_offer offer_of(const cublasLtMatmulAlgo_t *algo)
+{
+    enum { HOPPER = 66, COOPERATIVE = 4 };
+    pb_blas_offer o = {0, 0, false, config<int>(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM) != 1};
+    const int tile = config<int>(algo, CUBLASLT_ALGO_CONFIG_TILE_ID);
+    if (config<int>(algo, CUBLASLT_ALGO_CONFIG_ID) != HOPPER) return o;
+    o.ping_pong = !(config<int>(algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION) & COOPERATIVE);
+    for (const auto &t : tiles)
+        if (t.id == tile) o.rows = t.rows, o.cols = t.cols;
+    return o;
+}
+
+/* Asks the heuristic for algorithms and takes one (blas_choice.h). Split-K is allowed only with f32 partial sums in the
+ * workspace, which are added in a fixed order (deterministic). */
+static pb_status choose(pb_cuda_blas *blas, call *k, int sms, slot *to)
 {
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     cublasLtMatmulPreferenceOpaque_t p;
-    cublasLtMatmulHeuristicResult_t found;
+    enum { OFFERS = 8 }; /* it never offered more, however many were asked for */
+    cublasLtMatmulHeuristicResult_t found[OFFERS];
+    pb_blas_offer offers[OFFERS];
     int n = 0;
     BLAS_TRY(cublasLtMatmulPreferenceInit(&p));
     PREFER(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
@@ -169,9 +205,12 @@ static pb_status choose(pb_cuda_blas *blas, call *k, slot *to)
     PREFER(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, to->key.align_c);
     PREFER(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, to->key.align_c);
     const cublasStatus_t s =
-        cublasLtMatmulAlgoGetHeuristic(blas->handle, &k->desc, &k->a, &k->b, &k->c, &k->c, &p, 1, &found, &n);
-    to->fits = s == CUBLAS_STATUS_SUCCESS && n > 0 && found.state == CUBLAS_STATUS_SUCCESS;
-    if (to->fits) to->algo = found.algo;
+        cublasLtMatmulAlgoGetHeuristic(blas->handle, &k->desc, &k->a, &k->b, &k->c, &k->c, &p, OFFERS, found, &n);
+    to->fits = s == CUBLAS_STATUS_SUCCESS && n > 0 && found[0].state == CUBLAS_STATUS_SUCCESS;
+    if (!to->fits) return PB_OK;
+    for (int i = 0; i < n; i++) offers[i] = offer_of(&found[i].algo);
+    const int take = to->key.batch == 1 ? pb_blas_choice(offers, n, to->key.M, to->key.N, to->key.K, sms) : 0;
+    to->algo = found[take].algo;
     return PB_OK;
 }
 
@@ -216,7 +255,7 @@ static pb_status product(pb_ctx *ctx, const pb_gemm *g, const addends *add, cons
     if (!s->used) {
         s->key = key;
         ctx->counts.searches++;
-        PB_TRY(choose(blas, &k, s));
+        PB_TRY(choose(blas, &k, sms, s));
         s->used = 1;
     }
     *taken = s->fits;
