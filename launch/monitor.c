@@ -18,6 +18,7 @@
 
 #include "kernels/engine/clock.h"
 #include "launch/judge.h"
+#include "launch/place.h"
 
 enum { STRANGERS = 32, NONE = -1, LOST_CODE = 125 };
 static const double settle = 10, starter_time = 3, join_time = 60, hello_time = 5;
@@ -88,18 +89,6 @@ static void end_job(pb_monitor *m, int code, const char *why)
     say_to_all(m, PB_LAUNCH_END, code, why);
 }
 
-static const char *place(const pb_monitor *m, int r, char *out, size_t n)
-{
-    const pb_launch_message *s = &m->m[r].said;
-    int k = snprintf(out, n, "rank %d on %s", r, s->host);
-    if (s->device[0]) k += snprintf(out + k, n - (size_t)k, " (%s)", s->device);
-    if (s->step >= 0) k += snprintf(out + k, n - (size_t)k, ", step %lld", (long long)s->step);
-    if (s->phase[0]) k += snprintf(out + k, n - (size_t)k, ", phase %s", s->phase);
-    if (s->collective[0])
-        snprintf(out + k, n - (size_t)k, ", collective %s %llu", s->collective, (unsigned long long)s->sequence);
-    return out;
-}
-
 static void __attribute__((format(printf, 3, 4))) lose(pb_monitor *m, int r, const char *format, ...)
 {
     char why[200], *text = m->loss;
@@ -111,7 +100,7 @@ static void __attribute__((format(printf, 3, 4))) lose(pb_monitor *m, int r, con
     if (m->ending) return;
     if (m->m[r].joined) {
         char at[240];
-        snprintf(text, room, "%s %s", place(m, r, at, sizeof at), why);
+        snprintf(text, room, "%s %s", pb_rank_place(&m->m[r].said, at, sizeof at), why);
     } else snprintf(text, room, "rank %d %s", r, why);
     m->m[r].lost = true;
     fprintf(stderr, "%s: %s; the job ends\n", m->program, text);
@@ -209,10 +198,13 @@ static void report_lags(pb_monitor *m, const pb_rank_view *v)
         double median;
         const int p = pb_judge_lag(v, m->o.size, r, &median);
         if (p < 0 || m->m[r].lags[p]) continue;
+        const pb_launch_message *s = v[r].said;
         m->m[r].lags[p] = true;
+        (void)pb_rank_name(s, at, sizeof at);
         fprintf(stderr,
-                "%s: %s is slow: phase %s took %.3g s in each of three steps, the median of the ranks is %.3g s\n",
-                m->program, place(m, r, at, sizeof at), v[r].said->phases[p].name, v[r].said->phases[p].least, median);
+                "%s: %s is slow: phase %s took at least %.3g s in each of the three steps before step %lld, the median "
+                "of the ranks is %.3g s\n",
+                m->program, at, s->phases[p].name, s->phases[p].least, (long long)s->step, median);
     }
 }
 
@@ -249,7 +241,8 @@ static void note_behind(pb_monitor *m)
     const int r = v && all ? pb_judge_hung(v, m->o.size, 0, &all) : NONE;
     if (r != NONE)
         snprintf(m->behind, sizeof m->behind, "%s %s",
-                 all ? "all ranks wait in the same collective:" : "the others wait for", place(m, r, at, sizeof at));
+                 all ? "all ranks wait in the same collective:" : "the others wait for",
+                 pb_rank_place(&m->m[r].said, at, sizeof at));
     free(v);
 }
 

@@ -38,7 +38,7 @@ void pb_where_step(int64_t at)
     pb_where_progress();
 }
 
-static void keep_duration(const char *name, double seconds)
+void pb_where_took(const char *name, double seconds)
 {
     for (int i = 0; i < PB_WHERE_PHASES; i++) {
         phase_record *r = &phases[i];
@@ -55,7 +55,7 @@ void pb_where_phase(const char *name)
 {
     const double t = now(), w = GET(waited);
     const char *before = GET(phase);
-    if (before) keep_duration(before, t - began - (w - waited_before));
+    if (before) pb_where_took(before, t - began - (w - waited_before));
     began = t;
     waited_before = w;
     SET(phase, name);

@@ -6,6 +6,7 @@
 
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
+#include "os/where.h"
 
 /* True at a conversation's first token. Padding also has start == own index; it is told apart by mask 0
  * and by having no successor. */
@@ -131,6 +132,17 @@ static pb_status name_matrix(pb_job *j, pb_step_result *r)
     return PB_OK;
 }
 
+/* Tells the monitor how long the device worked for the forward phase. The host's phases do not show a slow device: a GPU
+ * works after they have ended, and a replayed graph is one phase. */
+static pb_status report_forward(pb_job *j, const pb_graphs *g)
+{
+    double seconds;
+    if (!j->cfg.time_forward || (j->ctx.id == PB_CPU && !g)) return PB_OK;
+    PB_TRY(pb_trainer_forward_time(j->trainer, &seconds));
+    pb_where_took("forward on the device", seconds);
+    return PB_OK;
+}
+
 pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
 {
     const pb_counts before = j->ctx.counts;
@@ -144,6 +156,7 @@ pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
     PB_TRY(run_micro_batches(j, g, &d, &r));
     PB_TRY(pb_trainer_state(j->trainer, &is));
     PB_TRY(norms(j, &r));
+    PB_TRY(report_forward(j, g));
     PB_TRY(pb_comm_status(j->comm)); /* NCCL ends an aborted collective without an error of the stream */
     PB_TRY(pb_comm_status(j->context));
     r.seconds = pb_clock_seconds() - start;

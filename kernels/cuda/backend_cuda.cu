@@ -351,8 +351,9 @@ static pb_status cuda_facts(int device, pb_device_facts *out)
 
 static pb_status cuda_mark(pb_ctx *ctx, int slot)
 {
-    if (ctx->recording) return pb_fail(PB_EUNSUPPORTED, "cuda: a timestamp cannot be recorded into a graph");
-    PB_CUDA_TRY(cudaEventRecord(state_of(ctx)->at[slot % PB_MARK_SLOTS], pb_cuda_stream(ctx)));
+    /* Without the flag, a captured event would only order work inside the graph, and get no time. */
+    const unsigned how = ctx->recording ? cudaEventRecordExternal : cudaEventRecordDefault;
+    PB_CUDA_TRY(cudaEventRecordWithFlags(state_of(ctx)->at[slot % PB_MARK_SLOTS], pb_cuda_stream(ctx), how));
     return PB_OK;
 }
 
@@ -423,8 +424,10 @@ static pb_status cuda_delay(pb_ctx *ctx, double seconds)
 {
     cuda_state *s = state_of(ctx);
     const pb_counts counts = ctx->counts; /* kernels of a delay are not counted as the caller's */
-    if (ctx->recording) return pb_fail(PB_EUNSUPPORTED, "cuda: a delay cannot be recorded into a graph");
-    if (!(s->delay_cost > 0)) PB_TRY(measure_delay_cost(ctx));
+    if (!(s->delay_cost > 0)) {
+        if (ctx->recording) return pb_fail(PB_EUNSUPPORTED, "cuda: the first delay cannot be recorded into a graph");
+        PB_TRY(measure_delay_cost(ctx));
+    }
     PB_TRY(enqueue_spin(ctx, seconds > s->delay_cost ? seconds - s->delay_cost : 0));
     ctx->counts = counts;
     return PB_OK;

@@ -20,9 +20,11 @@ static const size_t flush_bytes = (size_t)64 << 20;
 static const size_t huge_page = (size_t)2 << 20;
 
 typedef struct node {
-    const pb_op *op;
+    const pb_op *op; /* NULL: no op, but a timestamp or a delay */
     const pb_impl *impl;
     void *args;
+    int slot;             /* of the timestamp; -1: a delay */
+    double delay;         /* seconds */
     pb_range_stack place; /* the ranges that were open when it was recorded, and the layer */
     int64_t layer;
 } node;
@@ -99,12 +101,6 @@ static pb_status cpu_sync(pb_ctx *ctx)
     return PB_OK;
 }
 
-static pb_status cpu_mark(pb_ctx *ctx, int slot)
-{
-    ((cpu_state *)ctx->priv)->at[slot % PB_MARK_SLOTS] = pb_clock_seconds();
-    return PB_OK;
-}
-
 static pb_status cpu_between(pb_ctx *ctx, int from, int to, double *seconds)
 {
     const cpu_state *s = ctx->priv;
@@ -122,14 +118,6 @@ static pb_status cpu_flush(pb_ctx *ctx)
     return PB_OK;
 }
 
-static pb_status cpu_delay(pb_ctx *ctx, double seconds)
-{
-    const double end = pb_clock_seconds() + seconds;
-    (void)ctx;
-    while (pb_clock_seconds() < end) continue;
-    return PB_OK;
-}
-
 static void cpu_graph_free(pb_graph *g)
 {
     for (size_t i = 0; i < g->n; i++) free(g->nodes[i].args);
@@ -137,9 +125,8 @@ static void cpu_graph_free(pb_graph *g)
     free(g);
 }
 
-pb_status pb_recording_add(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const void *args)
+static pb_status add_node(pb_graph *g, const node *add)
 {
-    pb_graph *g = ctx->recorder;
     if (g->n == g->room) {
         size_t room = g->room ? 2 * g->room : 64;
         node *more = realloc(g->nodes, room * sizeof *more);
@@ -147,11 +134,45 @@ pb_status pb_recording_add(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, co
         g->nodes = more;
         g->room = room;
     }
+    g->nodes[g->n++] = *add;
+    return PB_OK;
+}
+
+pb_status pb_recording_add(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const void *args)
+{
     void *copy = malloc(op->args_size);
     if (!copy) return pb_fail(PB_ENOMEM, "cpu: no memory for a recorded call");
     memcpy(copy, args, op->args_size);
-    g->nodes[g->n++] = (node){op, impl, copy, pb_range_stack_now(), pb_range_layer()};
+    const node n = {.op = op, .impl = impl, .args = copy, .place = pb_range_stack_now(), .layer = pb_range_layer()};
+    const pb_status s = add_node(ctx->recorder, &n);
+    if (s != PB_OK) free(copy);
+    return s;
+}
+
+static pb_status run_node(pb_ctx *ctx, const node *n)
+{
+    const double end = pb_clock_seconds() + n->delay;
+    if (n->op) return pb_impl_run(ctx, n->op, n->impl, n->args);
+    if (n->slot >= 0) ((cpu_state *)ctx->priv)->at[n->slot % PB_MARK_SLOTS] = pb_clock_seconds();
+    else
+        while (pb_clock_seconds() < end) continue;
     return PB_OK;
+}
+
+static pb_status run_or_record(pb_ctx *ctx, const node *n)
+{
+    return ctx->recording ? add_node(ctx->recorder, n) : run_node(ctx, n);
+}
+
+static pb_status cpu_mark(pb_ctx *ctx, int slot)
+{
+    return run_or_record(ctx, &(node){.slot = slot, .place = pb_range_stack_now(), .layer = pb_range_layer()});
+}
+
+static pb_status cpu_delay(pb_ctx *ctx, double seconds)
+{
+    return run_or_record(
+        ctx, &(node){.slot = -1, .delay = seconds, .place = pb_range_stack_now(), .layer = pb_range_layer()});
 }
 
 static pb_status cpu_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
@@ -182,7 +203,7 @@ static pb_status cpu_replay(pb_ctx *ctx, pb_graph *g)
             pb_range_stack_move(&open, &n->place);
             pb_range_layer_set(n->layer);
         }
-        s = pb_impl_run(ctx, n->op, n->impl, n->args);
+        s = run_node(ctx, n);
     }
     pb_range_stack_move(&open, &none);
     pb_range_layer_set(PB_RANGE_NO_VALUE);

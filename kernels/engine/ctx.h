@@ -59,12 +59,13 @@ typedef struct pb_backend {
     pb_status (*copy)(pb_ctx *ctx, void *to, const void *from, size_t bytes); /* from device memory to device memory */
     pb_status (*zero)(pb_ctx *ctx, void *dev, size_t bytes);
     pb_status (*sync)(pb_ctx *ctx);
-    /* Records a timestamp in stream order (on a GPU an event) in a slot. */
+    /* Records a timestamp in stream order (on a GPU an event) in a slot. In a recorded graph each replay writes it. */
     pb_status (*mark)(pb_ctx *ctx, int slot);
     /* Returns the time from slot `from` to slot `to`. Call sync first. */
     pb_status (*between)(pb_ctx *ctx, int from, int to, double *seconds);
     pb_status (*flush_cache)(pb_ctx *ctx); /* evicts the last-level cache */
-    /* Keeps the stream busy for `seconds`. The first call may wait for the device, to measure its own overhead. */
+    /* Keeps the stream busy for `seconds`, in a recorded graph at each replay. The first call may wait for the device, to
+     * measure its own overhead. */
     pb_status (*delay)(pb_ctx *ctx, double seconds);
     pb_status (*record)(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
     pb_status (*replay)(pb_ctx *ctx, pb_graph *graph);

@@ -1,11 +1,13 @@
 /* strike_train.c - makes one rank of a job die, stop, fail or compute NaN at a chosen point. The program train_struck
  * is `train` linked with this file's wrappers. The environment variable PB_STRIKE holds "RANK STEP WHERE HOW":
- *     STEP   completed steps before the struck one
+ *     STEP   completed steps before the struck one, for `drag` before the first of them
  *     WHERE  recording (an op while the step is recorded), replay (a collective of a replayed step; for `fail`, `hang` and
  *            `slow`, and on a GPU, the replay itself), checkpoint (while the state is read), evaluation (an op), export
- *            (while weights are read; `slow` only), optimizer (the orthogonalisations of an eager step on a CPU; `nan` only)
+ *            (while weights are read; `slow` only), optimizer (the orthogonalisations of an eager step on a CPU; `nan` only),
+ *            forward (its first op; `drag` only)
  *     HOW    kill (SIGKILL), stop (SIGSTOP), hang (the thread waits forever), slow (the call takes three seconds), fail
- *            (the call returns EDEVICE), nan (the first element of the result is NaN)
+ *            (the call returns EDEVICE), nan (the first element of the result is NaN),
+ *            drag (the device works 60 ms longer, also in replays)
  * Rank R writes into the file TMPDIR/eventsR when communicators are aborted and closed, and graphs freed. */
 #include <math.h>
 #include <signal.h>
@@ -16,6 +18,7 @@
 #include <unistd.h>
 
 #include "kernels/comm/backend.h"
+#include "kernels/embedding/embedding.h"
 #include "kernels/newton_schulz/newton_schulz.h"
 #include "os/where.h"
 #include "trainer/step/graphs.h"
@@ -54,7 +57,8 @@ static bool is_chosen(const char *here, const char *how, char chosen[8])
     const char *text = getenv("PB_STRIKE"), *own = own_rank();
     if (!text || !own || sscanf(text, "%d %lld %31s %7s", &rank, &step, where, chosen) != 4) return false;
     pb_where_read(&at);
-    if (atoi(own) != rank || at.step != step || strcmp(where, here) != 0 || !strstr(how, chosen)) return false;
+    const bool in_step = strcmp(chosen, "drag") == 0 ? at.step >= step : at.step == step;
+    if (atoi(own) != rank || !in_step || strcmp(where, here) != 0 || !strstr(how, chosen)) return false;
     return strcmp(here, "recording") == 0 || (at.phase && strcmp(at.phase, here) == 0);
 }
 
@@ -75,9 +79,12 @@ static pb_status strike(const char *here, const char *how)
 
 pb_status __wrap_pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args)
 {
+    char chosen[8];
+    if (op == &pb_op_embedding_fwd && is_chosen("forward", "drag", chosen)) PB_TRY(ctx->be->delay(ctx, 60e-3));
+    else if (op == &pb_op_embedding_fwd && getenv("PB_STRIKE") && !ctx->recording)
+        PB_TRY(ctx->be->delay(ctx, 0)); /* a delay that is recorded must not be the first one */
     if (!ctx->planning) PB_TRY(strike(ctx->recording ? "recording" : "evaluation", "kill stop fail"));
     PB_TRY(__real_pb_op_run(ctx, op, args));
-    char chosen[8];
     const pb_newton_schulz_run_args *a = args;
     if (op == &pb_op_newton_schulz_run && ctx->id == PB_CPU && !ctx->planning && is_chosen("optimizer", "nan", chosen))
         pb_store(a->y, 0, a->dtype, (double)NAN);

@@ -64,6 +64,21 @@ pb_status pb_run_phase(pb_ctx *ctx, pb_trainer *t, int i)
     return s;
 }
 
+enum { FORWARD_BEGINS = PB_MARK_SLOTS - 2, FORWARD_ENDS }; /* bench uses slots from 0 on */
+
+pb_status pb_trainer_forward_time(pb_trainer *t, double *seconds)
+{
+    return t->ctx->be->between(t->ctx, FORWARD_BEGINS, FORWARD_ENDS, seconds);
+}
+
+static pb_status run_phase(pb_ctx *ctx, pb_trainer *t, int i)
+{
+    const bool timed = t->cfg.time_forward && i == PB_PHASE_forward;
+    if (timed) PB_TRY(ctx->be->mark(ctx, FORWARD_BEGINS));
+    PB_TRY(pb_run_phase(ctx, t, i));
+    return timed ? ctx->be->mark(ctx, FORWARD_ENDS) : PB_OK;
+}
+
 /* Runs the phases `first` to `last`, inside a range called `name`. */
 static pb_status phases(pb_ctx *ctx, void *self, const char *name, int first, int last)
 {
@@ -71,7 +86,7 @@ static pb_status phases(pb_ctx *ctx, void *self, const char *name, int first, in
     pb_range_push(PB_RANGE_micro, name, PB_RANGE_NO_VALUE);
     for (int i = first; s == PB_OK && i <= last; i++) {
         pb_where_phase(pb_phase_names[i]);
-        s = pb_run_phase(ctx, self, i);
+        s = run_phase(ctx, self, i);
     }
     if (s == PB_OK) pb_where_phase(NULL); /* after a failure the phase stays, for the monitor's message */
     pb_range_pop();

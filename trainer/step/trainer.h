@@ -121,6 +121,7 @@ typedef struct pb_train_config {
      * added one by one, in the order of (micro-batch, rank). With several micro-batches per rank it needs a second
      * vector of gradients. Only with PB_REDUCE_F32. */
     bool ordered;
+    bool time_forward; /* pb_trainer_forward_time may be called */
 } pb_train_config;
 
 /* Defaults for everything but the geometry: LoRA of rank 16 and alpha 32 on q and v, f32, B 1, S 128, fused clipping at
@@ -235,6 +236,9 @@ pb_status pb_trainer_loss(pb_trainer *t, double *mean);
  * last micro-batch, divided by the count. *stop: true if any rank has called pb_trainer_set_stop with true. The losses
  * of other ranks travel with the backward phase. */
 pb_status pb_trainer_losses(pb_trainer *t, double *loss, bool *stop);
+/* Reads how long the device took for the last forward phase, eager or replayed, in seconds. Call it after a function that
+ * reads results of the step. Needs pb_train_config.time_forward. */
+pb_status pb_trainer_forward_time(pb_trainer *t, double *seconds);
 /* Computes the logits of the batch's last token after a forward phase, and reads them as f32: logits[V]. They replace
  * the first of pb_trainer_logits. EINVAL: B is not 1. */
 pb_status pb_trainer_next_logits(pb_trainer *t, float *logits);
