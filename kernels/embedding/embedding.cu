@@ -7,7 +7,7 @@
  * have similar frequency, so the load is balanced. Each CTA
  *     1. reads all ids, window by window (they come from L2), and keeps the hits, the tokens whose row it owns;
  *     2. sorts the hits of a window by row, and by t within a row;
- *     3. adds their dy in this order: a thread owns columns and has BWD_LOADS tokens in flight;
+ *     3. adds their dy in this order: a thread owns columns and has BWD_LOADS tokens in flight, or RUN tokens of one row;
  *     4. at the end clears its rows that no token hit, unless it accumulates.
  * Limited by memory bandwidth: De + Dw bytes per hit (and Dw more with accumulate), and Dw per row that is only
  * cleared, with w bytes per element of dtable. A dtable in bf16 holds a row's sum between two windows, so the sum is
@@ -131,6 +131,30 @@ __device__ static inline bool touched(const hits *s, int local) { return s->touc
 
 /* N neighbouring columns, summed in f32 by one thread. T and W: types of dy and dtable. */
 template <class T, class W, int N> struct columns {
+    enum { RUN = sizeof(pb_vec<T, N>) >= 16 ? 8 : 12 }; /* more would spill registers */
+
+    /* Adds RUN hits of one table row, the sorted ones from i on. A frequent id, such as that of the space, has most of
+     * the hits of its CTA, which then waits for nothing but these loads. */
+    __device__ static void add_run(const pb_embedding_bwd_args &a, const hits *s, int i, const T *dy, W *dtable,
+                                   int shift, float (&sum)[N], int &open)
+    {
+        const int row = s->row[s->order[i]];
+        pb_vec<T, N> x[RUN];
+#pragma unroll
+        for (int u = 0; u < RUN; u++) x[u] = *(const pb_vec<T, N> *)(dy + (size_t)s->token[s->order[i + u]] * a.D);
+        if (row != open) {
+            if (open >= 0) pb_store_vec(dtable + (size_t)open * a.D, sum);
+            open = row;
+            const bool adds = a.accumulate || touched(s, row >> shift);
+#pragma unroll
+            for (int c = 0; c < N; c++) sum[c] = adds ? pb_to_f32(dtable[(size_t)row * a.D + c]) : 0;
+        }
+#pragma unroll
+        for (int u = 0; u < RUN; u++)
+#pragma unroll
+            for (int c = 0; c < N; c++) sum[c] += pb_to_f32(x[u].v[c]);
+    }
+
     /* Adds the n sorted hits of a window to columns d..d+N-1. `window`: its first t; `shift`:
      * log2 of the number of CTAs. */
     __device__ static void add(const pb_embedding_bwd_args &a, const hits *s, int n, size_t window, int d, int shift)
@@ -139,7 +163,13 @@ template <class T, class W, int N> struct columns {
         W *dtable = (W *)a.dtable + d;
         float sum[N];
         int open = -1; /* table row whose gradient `sum` accumulates; -1: none yet */
-        for (int i = 0; i < n; i += BWD_LOADS) {
+        for (int i = 0, step; i < n; i += step) {
+            if (i + RUN <= n && s->row[s->order[i]] == s->row[s->order[i + RUN - 1]]) {
+                add_run(a, s, i, dy, dtable, shift, sum, open);
+                step = RUN;
+                continue;
+            }
+            step = BWD_LOADS;
             pb_vec<T, N> x[BWD_LOADS];
             pb_vec<W, N> base[BWD_LOADS];
             int row[BWD_LOADS];
