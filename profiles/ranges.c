@@ -106,7 +106,7 @@ void pb_range_finish(void)
 void pb_range_work(int64_t flops, int64_t bytes)
 {
     const int on = pb_ranges_on;
-    if (on & PB_LISTENS_RING) pb_ring_work(flops, bytes);
+    if (on & PB_LISTENS_RING && !tracking) pb_ring_work(flops, bytes);
     if (on & PB_LISTENS_HOOK && hook) hook->work(hook->self, flops, bytes);
     if (on & PB_LISTENS_STACK && tracking && place.depth > 0 && place.depth <= PB_RANGE_STACK_DEPTH) {
         place.at[place.depth - 1].flops = flops;

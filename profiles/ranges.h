@@ -71,7 +71,8 @@ int64_t pb_range_layer(void);
 /* Who wants the work of ops: their bits in pb_ranges_on. */
 enum { PB_LISTENS_WORK = PB_LISTENS_RING | PB_LISTENS_STACK | PB_LISTENS_HOOK };
 /* Notes the least work of the op whose range this thread has begun last: floating-point operations, and bytes of inputs
- * and outputs (pb_cost in kernels/engine/op.h). */
+ * and outputs (pb_cost in kernels/engine/op.h). While this thread records a graph, the ring does not keep it: a
+ * recorded op does its work in the replays. */
 void pb_range_work(int64_t flops, int64_t bytes);
 /* The notes of a range of kind collective about its operation. The strings must stay valid, as names do. */
 typedef struct pb_range_collective {

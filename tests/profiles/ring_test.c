@@ -342,10 +342,12 @@ static void a_collective_keeps_its_group(void **state)
     assert_true(second.depth == 1 && !second.at[0].of.group);
 }
 
-/* While a graph is recorded, the first kernel of an op gets its work, so that sums over kernels are right. */
+/* While a graph is recorded, the first kernel of an op gets its work, so that sums over kernels are right. The range of the
+ * op in the window gets none: the recorded op does not work. */
 static void the_first_kernel_takes_the_work(void **state)
 {
     (void)state;
+    start(1, 64);
     pb_range_stack_track(true);
     pb_range_push(PB_RANGE_phase, "phase", PB_RANGE_NO_VALUE);
     push("op", PB_RANGE_NO_VALUE);
@@ -358,6 +360,10 @@ static void the_first_kernel_takes_the_work(void **state)
     pb_range_pop();
     pb_range_pop();
     pb_range_stack_track(false);
+    pb_ring_window w = stop();
+    assert_int_equal(w.threads[0].n, 3);
+    for (int i = 0; i < 3; i++) assert_true(w.threads[0].records[i].flops == 0 && w.threads[0].records[i].bytes == 0);
+    pb_ring_free(&w);
     assert_true(seen.at[1].flops == 50 && first.at[1].flops == 50 && first.at[1].bytes == 60);
     assert_true(second.depth == 2 && second.at[1].flops == 0 && second.at[1].bytes == 0);
     assert_string_equal(second.at[1].name, "op");
