@@ -45,9 +45,8 @@ static inline int pb_blas_choice(const pb_blas_offer *offers, int n, int rows, i
     double score = pb_blas_cooperative_share;
     if (terms > PB_BLAS_SHORT_SUM || 2.0 * rows * cols * terms < pb_blas_worth_choosing || offers[0].split_k) return 0;
     for (int i = 0; i < n; i++) {
-        const double rate = pb_blas_rate(&offers[i]);
-        if (rate == 0) continue;
-        const double s = rate * pb_blas_busy(rows, cols, offers[i].rows, offers[i].cols, sms);
+        if (offers[i].rows < 1 || offers[i].cols < 1) continue;
+        const double s = pb_blas_rate(&offers[i]) * pb_blas_busy(rows, cols, offers[i].rows, offers[i].cols, sms);
         if (s > score) score = s, best = i;
     }
     return best;
