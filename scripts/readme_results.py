@@ -37,9 +37,24 @@ def has(axes, want):
     return want.items() <= axes.items() and ("ranks" in axes) == ("ranks" in want)
 
 
+@functools.cache
+def present_bounds(root):
+    """The bounds of bench/derived/requirements.def in this folder: id -> (relation, bound). Without the file: none."""
+    try:
+        with open(os.path.join(root, "bench/derived/requirements.def"), encoding="utf-8") as f:
+            text = f.read()
+    except FileNotFoundError:
+        return {}
+    found = re.findall(r'REQUIREMENT(?:_ON_CASES)?\("([^"]+)",(?:\s*"[^"]*")+,\s*"[^"]*",\s*"([<>]=?)",'
+                       r'\s*([-+*/().\de ]+),', text)
+    return {name: (relation, float(eval(bound, {"__builtins__": {}}))) for name, relation, bound in found}
+
+
 class Requirement:
     """The rows of one requirement, from the newest session; it is met when no process failed it. bench writes the
-    note as `statement: metric relation bound; how`."""
+    note as `statement: metric relation bound; how`. If the bound has changed since, the stored values are judged by the
+    present one."""
+    root = ROOT  # the folder with the present bounds
 
     def __init__(self, key, rows):
         newest = max(row["run_id"] for row in rows)
@@ -55,6 +70,10 @@ class Requirement:
             raise ValueError(f"{key}: the note is not `statement: metric relation bound; how`")
         self.statement, self.metric, self.relation, self.bound, self.how = m[1], m[2], m[3], float(m[4]), m[5]
         self.what = self.how.rpartition(": ")[0]
+        relation, bound = present_bounds(Requirement.root).get(self.id, (self.relation, self.bound))
+        if relation == self.relation and not math.isclose(bound, self.bound):
+            self.bound = bound
+            self.failed = sum(not (row <= bound if relation == "<=" else row >= bound) for row in self.values)
 
     def figure(self, value):
         if self.metric == "share of the copy's rate":

@@ -1,8 +1,8 @@
 /* blas_choice.h - which of the algorithms that cuBLASLt offers for a matrix product is taken. The first one is what its
  * heuristic expects to be the fastest. On an H200 at its power limit, kernels with the ping-pong schedule (two groups of
  * warps work on different tiles, so one computes while the other writes) are faster than those with the cooperative
- * schedule (all warps work on one tile) if the sum has few terms, because writing the tile then takes a larger part of
- * the time. kernels/linear/DESIGN.md has the measurements. */
+ * schedule (all warps work on one tile) if the sum has few terms, because then a larger part of the time goes into
+ * writing the tile. kernels/linear/DESIGN.md has the measurements. */
 #ifndef PB_CUDA_BLAS_CHOICE_H
 #define PB_CUDA_BLAS_CHOICE_H
 #include <stdbool.h>
@@ -14,7 +14,7 @@ typedef struct pb_blas_offer {
     bool split_k;
 } pb_blas_offer;
 
-enum { PB_BLAS_SHORT_SUM = 2048 };                /* terms: the longest sum for which ping-pong was faster */
+enum { PB_BLAS_SHORT_SUM = 2048 };                /* terms: with longer sums too, whole steps did not get faster */
 static const double pb_blas_worth_choosing = 2e9; /* FLOPs: smaller products are left to the heuristic */
 static const double pb_blas_cooperative_share =
     0.93; /* time of the best ping-pong kernel over the heuristic's, large products */
@@ -28,8 +28,8 @@ static inline double pb_blas_busy(int rows, int cols, int tile_rows, int tile_co
     return (double)rows * cols / ((double)rounds * sms * tile_rows * tile_cols);
 }
 
-/* Returns the rate of a ping-pong kernel over that of the best one, measured on products of many tiles: small tiles read
- * each operand more often. 0: not measured. */
+/* Returns the rate of a ping-pong kernel over that of the best one, measured on products of many tiles: small tiles
+ * read each operand more often. 0: not measured. */
 static inline double pb_blas_rate(const pb_blas_offer *o)
 {
     const int area = o->rows * o->cols;

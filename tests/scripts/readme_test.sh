@@ -31,6 +31,17 @@ grep -q 'arithmetic intensity' f/machine/roofline.svg || fail "the figure is not
 grep -q 'tokens of a sequence' f/machine/attention.svg || fail "the figure is not that of attention"
 [[ $(grep -c '<title>gnuplot_plot_' f/machine/attention.svg) -eq 3 ]] || fail "not a line for every list with two lengths"
 
+# ---- a requirement that became stricter after the session was stored ---------------------------------------------------------
+grep -q 'seq 512 .*seconds <= 0.034 | 1 of 1' f/docs/more.md || fail "the stored bound is not shown"
+mkdir -p f/bench/derived
+cat >f/bench/derived/requirements.def <<'END'
+REQUIREMENT_ON_CASES("SPEED-STEP-1.5B-B4-S512", "a whole QLoRA step "
+    "as one graph", "seconds", "<=", 24e-3 * 1, h200, step_time, lowest,
+END
+expect 1 '| at most 24.0 ms | **failed** |' readme --check
+grep -q '^+.*seconds <= 0.024 | 0 of 1' "$dir/log" || fail "the list of requirements has the old bound"
+rm -r f/bench
+
 # ---- documents that differ from the files --------------------------------------------------------------------------------
 sed -i 's/| 42.4 us |/| 40.0 us |/' f/README.md
 expect 1 '+| NF4 dequantise, 14336 x 4096 | `table` | 42.4 us |' readme --check
