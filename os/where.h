@@ -18,7 +18,7 @@ enum { PB_WHERE_PHASES = 12 }; /* durations are kept for the first 12 different 
 void pb_where_step(int64_t step);
 /* A phase begins, which ends the previous one. NULL: no phase. */
 void pb_where_phase(const char *phase);
-/* Keeps a duration that was measured in another way, for example by events of a GPU, as that of a phase called `name`. */
+/* Keeps a duration that was measured in another way, such as by events of a GPU, as that of a phase called `name`. */
 void pb_where_took(const char *name, double seconds);
 /* This process enters the collective with this sequence number, which counts the collectives of the job from 1, so that
  * all ranks give a collective the same number. A wait for the other ranks that is no collective has the number of the

@@ -1,6 +1,6 @@
 /* blas_choice.h - which of the algorithms that cuBLASLt offers for a matrix product is taken. The first one is what its
- * heuristic expects to be the fastest. On an H200 at its power limit, kernels with the ping-pong schedule (two groups of
- * warps work on different tiles, so one computes while the other writes) are faster than those with the cooperative
+ * heuristic expects to be the fastest. On an H200 at its power limit, kernels with the ping-pong schedule (two groups
+ * of warps work on different tiles, so one computes while the other writes) are faster than those with the cooperative
  * schedule (all warps work on one tile) if the sum has few terms, because then a larger part of the time goes into
  * writing the tile. kernels/linear/DESIGN.md has the measurements. */
 #ifndef PB_CUDA_BLAS_CHOICE_H

@@ -7,7 +7,7 @@
  * have similar frequency, so the load is balanced. Each CTA
  *     1. reads all ids, window by window (they come from L2), and keeps the hits, the tokens whose row it owns;
  *     2. sorts the hits of a window by row, and by t within a row;
- *     3. adds their dy in this order: a thread owns columns and has BWD_LOADS tokens in flight, or RUN tokens of one row;
+ *     3. adds their dy in this order: a thread owns columns and has BWD_LOADS tokens in flight, or RUN of one row;
  *     4. at the end clears its rows that no token hit, unless it accumulates.
  * Limited by memory bandwidth: De + Dw bytes per hit (and Dw more with accumulate), and Dw per row that is only
  * cleared, with w bytes per element of dtable. A dtable in bf16 holds a row's sum between two windows, so the sum is

@@ -59,7 +59,7 @@ typedef struct pb_backend {
     pb_status (*copy)(pb_ctx *ctx, void *to, const void *from, size_t bytes); /* from device memory to device memory */
     pb_status (*zero)(pb_ctx *ctx, void *dev, size_t bytes);
     pb_status (*sync)(pb_ctx *ctx);
-    /* Records a timestamp in stream order (on a GPU an event) in a slot. In a recorded graph each replay writes it. */
+    /* Records a timestamp in stream order (on a GPU an event) in a slot; in a recorded graph, each replay does. */
     pb_status (*mark)(pb_ctx *ctx, int slot);
     /* Returns the time from slot `from` to slot `to`. Call sync first. */
     pb_status (*between)(pb_ctx *ctx, int from, int to, double *seconds);

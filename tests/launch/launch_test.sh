@@ -22,7 +22,8 @@ chmod +x starter
 export PB_MPIRUN=$dir/starter
 
 said() { grep -qE -e "$1" log || fail "'$1' is not in the output"; }
-# Waits until $1 contains "works". Empty the file before the ranks start in the background: until they do, it has the old text.
+# Waits until $1 contains "works". Empty the file before the ranks start in the background: until then it has the old
+# text.
 works() {
     local i
     for ((i = 0; i < 200; i++)); do

@@ -342,8 +342,8 @@ static void a_collective_keeps_its_group(void **state)
     assert_true(second.depth == 1 && !second.at[0].of.group);
 }
 
-/* While a graph is recorded, the first kernel of an op gets its work, so that sums over kernels are right. The range of the
- * op in the window gets none: the recorded op does not work. */
+/* While a graph is recorded, the first kernel of an op gets its work, so that sums over kernels are right. The range of
+ * the op in the window gets none: the recorded op does not work. */
 static void the_first_kernel_takes_the_work(void **state)
 {
     (void)state;

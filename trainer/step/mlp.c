@@ -79,7 +79,7 @@ static pb_status backward_rows(pb_ctx *ctx, const pb_trainer *t, int layer, pb_r
     PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_gate_up, r, t->dgu, n2, dn));
     PB_TRY(pb_product_dw(ctx, t, layer, &pb_product_gate_up, r, t->dgu, n2));
     /* The all-reduce of the layer above overlaps with the products before this one, and takes SMs from them. This one
-     * has 130 tiles (qwen2.5-0.5b) for the 132 SMs of an H200: with fewer SMs it needs a second wave, twice the time. */
+     * has 130 tiles (qwen2.5-0.5b) for the 132 SMs of an H200: with fewer it needs a second wave, twice the time. */
     return pb_product_dw(ctx, t, layer, &pb_product_down, r, dcur, t->act);
 }
 
