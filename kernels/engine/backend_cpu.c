@@ -149,30 +149,44 @@ pb_status pb_recording_add(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, co
     return s;
 }
 
+static void write_time(pb_ctx *ctx, int slot)
+{
+    ((cpu_state *)ctx->priv)->at[slot % PB_MARK_SLOTS] = pb_clock_seconds();
+}
+
+static void spin(double seconds)
+{
+    const double end = pb_clock_seconds() + seconds;
+    while (pb_clock_seconds() < end) continue;
+}
+
 static pb_status run_node(pb_ctx *ctx, const node *n)
 {
-    const double end = pb_clock_seconds() + n->delay;
     if (n->op) return pb_impl_run(ctx, n->op, n->impl, n->args);
-    if (n->slot >= 0) ((cpu_state *)ctx->priv)->at[n->slot % PB_MARK_SLOTS] = pb_clock_seconds();
-    else
-        while (pb_clock_seconds() < end) continue;
+    if (n->slot >= 0) write_time(ctx, n->slot);
+    else spin(n->delay);
     return PB_OK;
 }
 
-static pb_status run_or_record(pb_ctx *ctx, const node *n)
+/* Records a timestamp (slot >= 0) or a delay. */
+static pb_status add_timing(pb_ctx *ctx, int slot, double delay)
 {
-    return ctx->recording ? add_node(ctx->recorder, n) : run_node(ctx, n);
+    return add_node(ctx->recorder,
+                    &(node){.slot = slot, .delay = delay, .place = pb_range_stack_now(), .layer = pb_range_layer()});
 }
 
 static pb_status cpu_mark(pb_ctx *ctx, int slot)
 {
-    return run_or_record(ctx, &(node){.slot = slot, .place = pb_range_stack_now(), .layer = pb_range_layer()});
+    if (ctx->recording) return add_timing(ctx, slot, 0);
+    write_time(ctx, slot); /* at once: it ends a measured interval */
+    return PB_OK;
 }
 
 static pb_status cpu_delay(pb_ctx *ctx, double seconds)
 {
-    return run_or_record(
-        ctx, &(node){.slot = -1, .delay = seconds, .place = pb_range_stack_now(), .layer = pb_range_layer()});
+    if (ctx->recording) return add_timing(ctx, -1, seconds);
+    spin(seconds);
+    return PB_OK;
 }
 
 static pb_status cpu_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)

@@ -13,11 +13,10 @@ static pb_ctx cpu, streams[2];
 
 /* ---- recordings that fail ----------------------------------------------------------------------- */
 
-enum action { ONLY_OPS, WAIT, READ, WRITE, ALLOCATE, CLEAR, MARK, RECORD, FAIL, UNNOTICED_SYNC, ACTIONS };
+enum action { ONLY_OPS, WAIT, READ, WRITE, ALLOCATE, CLEAR, RECORD, FAIL, UNNOTICED_SYNC, ACTIONS };
 static const char *const refused[ACTIONS] = {
-    [WAIT] = "a host sync",       [READ] = "a host read",   [WRITE] = "a copy from the host",
-    [ALLOCATE] = "an allocation", [CLEAR] = "clearing",     [MARK] = "a timestamp",
-    [RECORD] = "a recording",     [FAIL] = "asked to fail", [UNNOTICED_SYNC] = "capture"};
+    [WAIT] = "a host sync", [READ] = "a host read",   [WRITE] = "a copy from the host", [ALLOCATE] = "an allocation",
+    [CLEAR] = "clearing",   [RECORD] = "a recording", [FAIL] = "asked to fail",         [UNNOTICED_SYNC] = "capture"};
 
 typedef struct job {
     call c;
@@ -37,7 +36,6 @@ static pb_status work(pb_ctx *ctx, void *self)
     case WRITE: return pb_upload(ctx, p, host, sizeof host);
     case ALLOCATE: return pb_alloc(ctx, 64, &p);
     case CLEAR: return pb_zero(ctx, p, 4);
-    case MARK: return ctx->be->mark(ctx, 0);
     case RECORD: return pb_record(ctx, work, self, &g);
     case FAIL: return pb_fail(PB_EINVAL, "asked to fail");
     /* the recorded function ignores the error, but the end of the capture reports it */
@@ -137,6 +135,30 @@ static void events_measure_seconds(void **state)
     assert_true(s >= 4.9e-3 && s < 1);
     CHECK_OK(ctx->be->flush_cache(ctx));
     CHECK_OK(pb_sync(ctx));
+}
+
+static pb_status spin_between_events(pb_ctx *ctx, void *self)
+{
+    (void)self;
+    PB_TRY(ctx->be->mark(ctx, 0));
+    PB_TRY(probe_spin(ctx, 5e-3));
+    return ctx->be->mark(ctx, 1);
+}
+
+static void a_replay_records_its_events_anew(void **state)
+{
+    pb_ctx *ctx = &streams[0];
+    pb_graph *g = NULL;
+    double s = 0;
+    (void)state;
+    CHECK_OK(ctx->be->mark(ctx, 0)); /* times of this moment, which are no 5 ms apart */
+    CHECK_OK(ctx->be->mark(ctx, 1));
+    CHECK_OK(pb_record(ctx, spin_between_events, NULL, &g));
+    CHECK_OK(pb_replay(ctx, g));
+    CHECK_OK(pb_sync(ctx));
+    CHECK_OK(ctx->be->between(ctx, 0, 1, &s));
+    assert_true(s >= 4.9e-3 && s < 1);
+    pb_graph_free(ctx, g);
 }
 
 /* Work before the delay keeps the device busy until the delay is enqueued, as in a measurement. */
@@ -310,6 +332,7 @@ int main(void)
         cmocka_unit_test(a_recording_enqueues_nothing_and_a_replay_one_launch),
         cmocka_unit_test(an_allocation_that_fails_leaves_no_error),
         cmocka_unit_test(events_measure_seconds),
+        cmocka_unit_test(a_replay_records_its_events_anew),
         cmocka_unit_test(a_delay_takes_what_was_asked_for),
         cmocka_unit_test(an_upload_waits_and_a_staged_one_does_not),
         cmocka_unit_test(staged_uploads_keep_their_bytes),
