@@ -216,7 +216,7 @@ pb_status pb_job_open(pb_job *j, bool plan)
     PB_TRY(open_comm(j, plan));
     j->cfg.comm = j->comm;
     j->cfg.context = j->context;
-    /* Without collectives in it, the forward phase of a slow GPU is long, while later phases of all ranks wait for it. */
+    /* A slow GPU shows only in a phase without collectives, because in these all ranks wait for it. */
     j->cfg.time_forward = j->comm && !j->context && j->cfg.shard < PB_SHARD_PARAMETERS && !plan;
     if (j->comm && !plan) pb_launch_on_lost(end_collectives, j);
     return pb_job_agree(j, "opening the job", open_trainer(j, plan));

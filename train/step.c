@@ -132,8 +132,8 @@ static pb_status name_matrix(pb_job *j, pb_step_result *r)
     return PB_OK;
 }
 
-/* Tells the monitor how long the device worked for the forward phase. The host's phases do not show a slow device: a GPU
- * works after they have ended, and a replayed graph is one phase. */
+/* Tells the monitor how long the device took for the forward phase. The times of the host do not show a slow device: a
+ * GPU works after the host has enqueued a phase, and a replayed graph is one phase. */
 static pb_status report_forward(pb_job *j, const pb_graphs *g)
 {
     double seconds;

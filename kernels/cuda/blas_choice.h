@@ -14,22 +14,24 @@ typedef struct pb_blas_offer {
     bool split_k;
 } pb_blas_offer;
 
-enum { PB_BLAS_SHORT_SUM = 2048 };                /* terms: with longer sums too, whole steps did not get faster */
-static const double pb_blas_worth_choosing = 2e9; /* FLOPs: smaller products are left to the heuristic */
-static const double pb_blas_cooperative_share =
-    0.93; /* time of the best ping-pong kernel over the heuristic's, large products */
+/* Products with more terms in a sum, or fewer FLOPs, are left to the heuristic. With more terms, whole training steps
+ * did not become faster; smaller products were not tried in steps. */
+enum { PB_BLAS_SHORT_SUM = 2048 };
+static const double pb_blas_worth_choosing = 2e9;
+/* About the rate of the heuristic's cooperative kernel over that of the best ping-pong kernel, in large products. */
+static const double pb_blas_cooperative_rate = 0.93;
 
 /* Returns the share of the SMs' time in which they compute elements of a rows x cols output, if each of `sms` SMs
  * computes one tile after the other and all tiles take the same time. */
 static inline double pb_blas_busy(int rows, int cols, int tile_rows, int tile_cols, int sms)
 {
     const long down = (rows + tile_rows - 1) / tile_rows, across = (cols + tile_cols - 1) / tile_cols;
-    const long rounds = (down * across + sms - 1) / sms;
-    return (double)rows * cols / ((double)rounds * sms * tile_rows * tile_cols);
+    const long waves = (down * across + sms - 1) / sms;
+    return (double)rows * cols / ((double)waves * sms * tile_rows * tile_cols);
 }
 
-/* Returns the rate of a ping-pong kernel over that of the best one, measured on products of many tiles: small tiles
- * read each operand more often. 0: not measured. */
+/* Returns about the rate of a ping-pong kernel over that of the fastest one, in products of many tiles: small tiles
+ * read each operand more often. Estimated from products on one H200. 0: no estimate. */
 static inline double pb_blas_rate(const pb_blas_offer *o)
 {
     const int area = o->rows * o->cols;
@@ -42,7 +44,7 @@ static inline double pb_blas_rate(const pb_blas_offer *o)
 static inline int pb_blas_choice(const pb_blas_offer *offers, int n, int rows, int cols, int terms, int sms)
 {
     int best = 0;
-    double score = pb_blas_cooperative_share;
+    double score = pb_blas_cooperative_rate;
     if (terms > PB_BLAS_SHORT_SUM || 2.0 * rows * cols * terms < pb_blas_worth_choosing || offers[0].split_k) return 0;
     for (int i = 0; i < n; i++) {
         if (offers[i].rows < 1 || offers[i].cols < 1) continue;

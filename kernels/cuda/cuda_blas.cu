@@ -172,9 +172,9 @@ template <typename T> static T config(const cublasLtMatmulAlgo_t *algo, cublasLt
     return value;
 }
 
-/* Algorithm 66 of cuBLASLt 13.0 are its kernels for Hopper. By the names of the kernels that ran ("coop"), bit 2 of
- * the custom option is the cooperative schedule; the documentation does not say so. A wrong reading would cost time,
- * not correctness. */
+/* In cuBLASLt 13.0 algorithm 66 has the kernels for Hopper, and bit 2 of its custom option selects the cooperative
+ * schedule. The documentation does not say so: it was read off the names of the kernels that ran, which then contain
+ * "coop". If another version uses the bit otherwise, a slower kernel may be taken, with the same result. */
 static pb_blas_offer offer_of(const cublasLtMatmulAlgo_t *algo)
 {
     enum { HOPPER = 66, COOPERATIVE = 4 };

@@ -133,8 +133,8 @@ __device__ static inline bool touched(const hits *s, int local) { return s->touc
 template <class T, class W, int N> struct columns {
     enum { RUN = sizeof(pb_vec<T, N>) >= 16 ? 8 : 12 }; /* more would spill registers */
 
-    /* Adds RUN hits of one table row, the sorted ones from i on. A frequent id, such as that of the space, has most of
-     * the hits of its CTA, which then waits for nothing but these loads. */
+    /* Adds RUN hits of one table row: the sorted hits from number i on. Most hits of a CTA that owns a frequent id, such
+     * as that of the space, are of that id, and the CTA mostly waits for their rows, so many are loaded at a time. */
     __device__ static void add_run(const pb_embedding_bwd_args &a, const hits *s, int i, const T *dy, W *dtable,
                                    int shift, float (&sum)[N], int &open)
     {

@@ -29,7 +29,7 @@ static void a_small_product_is_left_to_the_heuristic(void **state)
     assert_int_equal(pb_blas_choice(offers, 2, 11 * 128, 12 * 128, 448, SMS), 0); /* 1.9 GFLOP */
 }
 
-/* 2048 x 1536 has 256 tiles of 128 x 96, and 132 SMs need two rounds for them: 3 % of their time is lost, and tiles of
+/* 2048 x 1536 has 256 tiles of 128 x 96, and 132 SMs need two waves for them: 3 % of their time is lost, and tiles of
  * this size are 5 % slower. */
 static void a_kernel_that_leaves_sms_idle_is_not_taken(void **state)
 {
@@ -38,8 +38,8 @@ static void a_kernel_that_leaves_sms_idle_is_not_taken(void **state)
     (void)state;
     CHECK_NEAR(pb_blas_busy(T, HIDDEN, 128, 96, SMS), 256.0 / 264, 1e-12);
     assert_int_equal(pb_blas_choice(offers, 2, T, HIDDEN, HIDDEN, SMS), 0);
-    assert_int_equal(pb_blas_choice(one_more, 2, 12 * 128, 11 * 128, HIDDEN, SMS), 1);     /* 132 tiles: one round */
-    assert_int_equal(pb_blas_choice(one_more, 2, 12 * 128, 11 * 128 + 1, HIDDEN, SMS), 0); /* 144: two rounds */
+    assert_int_equal(pb_blas_choice(one_more, 2, 12 * 128, 11 * 128, HIDDEN, SMS), 1);     /* 132 tiles: one wave */
+    assert_int_equal(pb_blas_choice(one_more, 2, 12 * 128, 11 * 128 + 1, HIDDEN, SMS), 0); /* 144: two waves */
     assert_int_equal(pb_blas_choice(one_more, 2, 12 * 128, 11 * 128, HIDDEN, 131), 0);
 }
 
