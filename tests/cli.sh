@@ -1,5 +1,6 @@
 # cli.sh - functions shared by the tests of programs. Source it: it enters a new folder $dir, which is removed at the
 # end.
+tests=$(cd "${BASH_SOURCE[0]%/*}" && pwd) || exit 1 # this folder, also when $0 is a relative path
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1

@@ -71,7 +71,7 @@ static pb_status fit_link(pb_fit *f, pb_timed *t, int n)
     pb_ab_point *p = calloc((size_t)n, sizeof *p);
     if (!p) return pb_fail(PB_ENOMEM, "project: out of memory");
     int fitted = 0;
-    pb_keep_out(t, n);
+    pb_keep_out(t, n, PB_FEWEST_RANKS);
     for (int i = 0; i < n; i++)
         if (!t[i].kept_out) p[fitted++] = point_of(f, &t[i]);
     const pb_status s = pb_ab_fit(p, fitted, &to->model);

@@ -2,16 +2,21 @@
  *
  * Points that are kept out of a fit, so that they can check it:
  *   sizes   of a link's collectives, in order of their bytes, sizes number 2, 5, 8, ..., if there are at least three
- *   ranks   the largest number of ranks, if at least three were measured: projections go to more ranks, and so does
- *           this check. It applies to collectives and to steps
+ *   ranks   the largest number of ranks, because projections go to more ranks, and so does this check. Of a collective
+ *           if at least three numbers were measured, of a step if at least two
  * The error of a point is |model - measured| / measured. A fit is accurate if points were kept out, and the largest of
  * their errors is at most PB_PROJECT_ERROR. */
 #ifndef PB_PROJECT_FIT_H
 #define PB_PROJECT_FIT_H
 #include "bench/project/measured.h"
+#include "bench/project/step_model.h"
 
 #define PB_PROJECT_ERROR 0.1
-enum { PB_KEPT_OUT_EVERY = 3 }; /* of this many sizes one is kept out */
+enum {
+    PB_KEPT_OUT_EVERY = 3,    /* of this many sizes one is kept out */
+    PB_FEWEST_RANKS = 3,      /* numbers of ranks of a collective of which one is kept out */
+    PB_FEWEST_STEP_RANKS = 2, /* and of a step, whose compute one number of ranks determines */
+};
 
 typedef struct pb_accuracy {
     int fitted, kept_out; /* points */
@@ -48,21 +53,27 @@ typedef struct pb_step_fit {
     const pb_fit *reduce; /* borrowed: all-reduce in the type of the gradients */
     double *bytes;        /* [buckets], owned: the buckets of gradients, in the order in which they are reduced */
     int buckets;
-    double tokens;   /* of a step, per rank */
-    double one;      /* measured step_time of one rank */
-    double backward; /* measured backward_time of one rank */
-    double compute;  /* fitted: step_model.h */
+    double tokens;              /* of a step, per rank */
+    double one;                 /* measured step_time of one rank */
+    double backward;            /* measured backward_time of one rank */
+    double compute, contention; /* fitted: step_model.h */
+    int contended;              /* the measured steps to which contention is fitted; 0: it is taken as 0 */
     pb_accuracy accuracy;
 } pb_step_fit;
 
-/* Fits a step. `bytes`, `buckets` and `tokens` are those of pb_step_buckets(); out->bytes owns `bytes`, also after a
- * failure: call pb_step_fit_free() in every case. EINVAL: no step of one rank was measured, or a step of several hosts
- * and no network; ENOMEM. */
+/* Prepares the fit of a step. `bytes`, `buckets` and `tokens` are those of pb_step_buckets(); out->bytes owns `bytes`,
+ * also after a failure: call pb_step_fit_free() in every case. EINVAL: no step of one rank was measured, or a step of
+ * several hosts and no network; ENOMEM. */
 pb_status pb_step_fit_make(pb_curve *f, const pb_fit *reduce, double *bytes, int buckets, double tokens,
                            pb_step_fit *out);
+/* Fits n prepared steps of one machine. The compute time of a step is fitted to its own points. Its contention, a
+ * property of the machine, is fitted to the points of all n steps on several ranks, but fewer ranks than the number
+ * that is kept out of this step; if no such step exists, to those of the other steps on as many ranks. So neither parameter
+ * of a step is fitted to the points that check it. ENOMEM. */
+pb_status pb_step_fit_all(pb_step_fit *f, int n);
 void pb_step_fit_free(pb_step_fit *f);
-/* exposed(N) of step_model.h: the time that a step waits for its gradients. ENOMEM. */
-pb_status pb_step_fit_exposed(const pb_step_fit *f, pb_place place, double *out);
+/* The collectives of a step on the ranks of this place. ENOMEM. */
+pb_status pb_step_fit_comm(const pb_step_fit *f, pb_place place, pb_step_comm *out);
 
 /* The sizes of the buckets of gradients of a case of suite throughput, as the trainer reduces them (*bytes: an array of
  * *n, which the caller frees; 0 if nothing is trained), and the tokens of a step per rank. EINVAL: the case names an

@@ -13,8 +13,8 @@ static int sizes_of(const pb_timed *t, int n)
     return sizes;
 }
 
-/* The largest number of ranks, or 0 if fewer than three numbers of ranks were measured. */
-static int largest_of_three(const pb_timed *t, int n)
+/* The largest number of ranks, or 0 if fewer than `fewest` numbers of ranks were measured, which is 2 or 3. */
+static int largest_of(const pb_timed *t, int n, int fewest)
 {
     int least = pb_place_ranks(t->place), most = least;
     for (int i = 1; i < n; i++) {
@@ -22,17 +22,18 @@ static int largest_of_three(const pb_timed *t, int n)
         if (ranks < least) least = ranks;
         if (ranks > most) most = ranks;
     }
+    int numbers = 1 + (least < most);
     for (int i = 0; i < n; i++) {
         const int ranks = pb_place_ranks(t[i].place);
-        if (ranks != least && ranks != most) return most;
+        if (ranks != least && ranks != most) numbers = 3; /* or more */
     }
-    return 0;
+    return numbers >= fewest ? most : 0;
 }
 
-void pb_keep_out(pb_timed *t, int n)
+void pb_keep_out(pb_timed *t, int n, int fewest)
 {
     if (!n) return;
-    const int largest = largest_of_three(t, n);
+    const int largest = largest_of(t, n, fewest);
     const bool by_size = sizes_of(t, n) >= PB_KEPT_OUT_EVERY;
     for (int i = 0, size = 0; i < n; i++) {
         size += i && t[i].bytes != t[i - 1].bytes;

@@ -4,8 +4,9 @@
 #define PB_PROJECT_FIT_CHECK_H
 #include "bench/project/fit.h"
 
-/* Sets kept_out of the n points of one link or step, which are sorted by bytes. */
-void pb_keep_out(pb_timed *t, int n);
+/* Sets kept_out of the n points of one link or step, which are sorted by bytes. `fewest`: the largest number of ranks is
+ * kept out if at least so many numbers were measured. */
+void pb_keep_out(pb_timed *t, int n, int fewest);
 /* Compares the model with the points that were kept out. ENOMEM. */
 pb_status pb_check_points(const pb_timed *t, int n, pb_accuracy *out);
 #endif

@@ -26,14 +26,14 @@ static pb_status no_memory(void) { return pb_fail(PB_ENOMEM, "project: out of me
 
 /* ---- curves -------------------------------------------------------------------------------------- */
 
-/* Writes the key of the case without the axes that differ within a curve. `bytes` may be NULL. */
-static void curve_key(const pb_case *c, const char *bytes, char out[PB_KEY_TEXT])
+/* Writes the key of the case without the axes `ranks`, `hosts` and `axis`, which may be NULL. */
+static void curve_key(const pb_case *c, const char *axis, char out[PB_KEY_TEXT])
 {
     pb_case rest = *c;
     rest.n = 0;
     for (int i = 0; i < c->n; i++) {
         const char *name = c->axes[i].name;
-        if (strcmp(name, "ranks") == 0 || strcmp(name, "hosts") == 0 || (bytes && strcmp(name, bytes) == 0)) continue;
+        if (strcmp(name, "ranks") == 0 || strcmp(name, "hosts") == 0 || (axis && strcmp(name, axis) == 0)) continue;
         rest.axes[rest.n++] = c->axes[i];
     }
     pb_case_finish(&rest);
@@ -186,6 +186,31 @@ static pb_status add_series(const reader *r, const pb_series *s)
     return from ? collective(r, s, &c, from) : step(r, s, &c);
 }
 
+/* The point of one rank; NULL: none was measured. */
+static const pb_timed *one_rank(const pb_curve *f)
+{
+    for (int i = 0; i < f->points.n; i++)
+        if (pb_place_ranks(f->points.v[i].place) == 1) return &f->points.v[i];
+    return NULL;
+}
+
+/* Gives each step without a point of one rank that of the same step without axis `reduce`, because one rank reduces
+ * nothing. */
+static pb_status share_one_rank(pb_measured *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        pb_curve *f = &m->curve[i];
+        char name[PB_KEY_TEXT];
+        if (f->op != PB_NCOLLECTIVES || one_rank(f)) continue;
+        curve_key(&f->first, "reduce", name);
+        for (int j = 0; j < m->n; j++) {
+            const pb_timed *t = strcmp(m->curve[j].name, name) == 0 ? one_rank(&m->curve[j]) : NULL;
+            if (t) PB_TRY(add_point(m, f, t->key, *t));
+        }
+    }
+    return PB_OK;
+}
+
 static pb_status read_run(const char *path, const pb_measured_opts *o, pb_measured *m)
 {
     pb_table t;
@@ -211,6 +236,7 @@ pb_status pb_measured_read(const char *const *runs, int n, const pb_measured_opt
     *out = (pb_measured){.strings = pb_strings_new()};
     if (!out->strings) return no_memory();
     for (int i = 0; i < n; i++) PB_TRY(read_run(runs[i], o, out));
+    PB_TRY(share_one_rank(out));
     if (out->n) qsort(out->curve, (size_t)out->n, sizeof *out->curve, by_name);
     return PB_OK;
 }

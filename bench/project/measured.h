@@ -5,7 +5,8 @@
  * `hosts` are points of one curve, which has a fit of its own. Without axis `hosts` all ranks are on one host.
  *
  * Steps are the cases of suite throughput that have the metrics step_time and backward_time. Cases that differ only in
- * the axes `ranks` (without it: one rank) and `hosts` are points of one step.
+ * the axes `ranks` (without it: one rank) and `hosts` are points of one step. One rank reduces nothing, so its step is
+ * also a point of the steps that differ from it in axis `reduce`.
  *
  * A time is the median over its processes (series.h). Left out and counted: times whose status is not ok, collectives
  * of one rank, other collectives, and steps without backward_time, as those of a graph are. */

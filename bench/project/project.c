@@ -63,7 +63,7 @@ static pb_status fit_steps(pb_projection *p)
     if (!p->step) return no_memory();
     for (int i = 0; i < p->measured.n; i++)
         if (p->measured.curve[i].op == PB_NCOLLECTIVES) PB_TRY(fit_step(p, &p->measured.curve[i]));
-    return PB_OK;
+    return pb_step_fit_all(p->step, p->steps);
 }
 
 /* ---- projecting ------------------------------------------------------------------------------------ */
@@ -96,9 +96,12 @@ static pb_status project_steps(pb_projection *p, const pb_project_opts *o)
     for (int i = 0; i < p->steps; i++)
         for (int r = 0; r < p->nranks; r++) {
             pb_projected x = {.step = &p->step[i]};
+            pb_step_comm c;
             PB_TRY(pb_fit_place(p->step[i].reduce, p->ranks[r], &x.place));
-            PB_TRY(pb_step_fit_exposed(&p->step[i], x.place, &x.exposed));
-            x.seconds = p->step[i].compute + x.exposed;
+            PB_TRY(pb_step_fit_comm(&p->step[i], x.place, &c));
+            x.exposed = c.exposed;
+            x.lost = p->step[i].contention * c.hidden;
+            x.seconds = p->step[i].compute + x.exposed + x.lost;
             if (pb_projects_step(&p->step[i], x.place, o->unchecked)) p->projected[p->n++] = x;
             else p->refused++;
         }

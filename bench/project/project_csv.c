@@ -51,6 +51,7 @@ static void put_projected(FILE *out, const pb_projected *p)
     put(out, &f, p->step ? "step_time" : "time", "s", p->seconds);
     if (!p->step) return;
     put(out, &f, "exposed_communication", "s", p->exposed);
+    put(out, &f, "contention_time", "s", p->lost);
     put(out, &f, "tokens_per_second", "1/s", p->step->tokens / p->seconds);
     put(out, &f, "scaling_efficiency", "1", p->step->one / p->seconds);
 }
@@ -63,6 +64,7 @@ void pb_projection_csv(const pb_projection *p, FILE *out)
     for (int i = 0; i < p->steps; i++) {
         const figure f = {.basis = "fitted", .name = p->step[i].curve->name, .link = ""};
         put(out, &f, "compute_time", "s", p->step[i].compute);
+        put(out, &f, "contention", "1", p->step[i].contention);
         put_accuracy(out, p->step[i].curve->name, "", &p->step[i].accuracy);
     }
     for (int i = 0; i < p->n; i++) put_projected(out, &p->projected[i]);

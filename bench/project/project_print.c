@@ -126,6 +126,11 @@ static pb_status print_step(const pb_projection *p, const pb_step_fit *f, FILE *
     fprintf(out, "\nstep: %s\n", f->curve->name);
     fprintf(out, "compute %s, %d bucket%s of gradients reduced next to a backward pass of %s; check: %s\n", compute,
             f->buckets, f->buckets == 1 ? "" : "s", backward, verdict(&f->accuracy));
+    if (f->contended)
+        fprintf(out,
+                "contention %.2f: kernels lose this share of the time of hidden collectives (fitted to %d step%s)\n",
+                f->contention, f->contended, f->contended == 1 ? "" : "s");
+    else fprintf(out, "contention: no other step of several ranks was measured, so it is taken as 0\n");
     finish(&t, out);
     return PB_OK;
 }
@@ -152,8 +157,13 @@ static pb_status print_projected_collectives(const pb_projection *p, int n, FILE
 
 static pb_status print_projected_steps(const pb_projection *p, const pb_step_fit *f, FILE *out)
 {
-    static const char *const titles[] = {
-        "ranks", "hosts", "projected step", "projected wait", "projected tokens/s per rank", "projected efficiency"};
+    static const char *const titles[] = {"ranks",
+                                         "hosts",
+                                         "projected step",
+                                         "projected wait",
+                                         "projected slowdown",
+                                         "projected tokens/s per rank",
+                                         "projected efficiency"};
     filler t;
     int n = 0;
     for (int i = 0; i < p->n; i++) n += p->projected[i].step == f;
@@ -167,6 +177,7 @@ static pb_status print_projected_steps(const pb_projection *p, const pb_step_fit
         put_count(&t, x->place.hosts);
         put_figure(&t, x->seconds, "s");
         put_figure(&t, x->exposed, "s");
+        put_figure(&t, x->lost, "s");
         put_figure(&t, f->tokens / x->seconds, "1/s");
         put_percent(&t, f->one / x->seconds);
     }

@@ -13,6 +13,7 @@ typedef struct pb_projected {
     pb_place place;
     double seconds; /* time of a collective, or step_time */
     double exposed; /* of a step: exposed_communication */
+    double lost;    /* of a step: contention times hidden collectives */
 } pb_projected;
 
 typedef struct pb_projection {

@@ -9,7 +9,7 @@
 train=$1 where=$2
 device=${PB_TEST_BACKEND:-cpu} ranks=${PB_TEST_RANKS:-3}
 . "${0%/*}/../cli.sh"
-. "${0%/*}/ranks.sh"
+. "$tests/train/ranks.sh"
 export TMPDIR=$dir
 
 # Runs mpirun with a shell around each rank that notes the rank's exit code.

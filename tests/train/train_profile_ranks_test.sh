@@ -4,7 +4,7 @@
 # that record never keep the others from ending, and what they recorded can be read.
 train=$1 bench=$2 ranks=$3
 . "${0%/*}/../cli.sh"
-. "${0%/*}/ranks.sh"
+. "$tests/train/ranks.sh"
 export TMPDIR=$dir
 last=$((ranks - 1)) middle=$((ranks / 2)) other=$((ranks / 4 + 1)) # `other` does not record
 conversations

@@ -6,7 +6,7 @@
 train=$1 mpirun=$2
 device=${PB_TEST_BACKEND:-cpu} most=${PB_TEST_RANKS:-4}
 . "${0%/*}/../cli.sh"
-. "${0%/*}/ranks.sh"
+. "$tests/train/ranks.sh"
 
 # several N ARG...: train as N ranks. one ARG...: alone. Both print nothing but failures.
 base=(--batch 1 --seq 48 --deterministic --quiet --targets q,v,down --data conversations.jsonl --eval-split 0.4

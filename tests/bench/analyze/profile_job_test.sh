@@ -3,7 +3,7 @@
 # what a job leaves that is interrupted or whose options are wrong; what bench analyze says of it.
 train=$1 bench=$2
 . "${0%/*}/../../cli.sh"
-. "${0%/*}/../../train/ranks.sh"
+. "$tests/train/ranks.sh"
 tiny=(--batch 1 --seq 32 --quiet)
 
 # ---- which ranks and steps ---------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ grep -qE '^all_reduce\?dtype=f32 +one host +20\.. us .* good$' log || fail "the 
 # In the CSV a figure has a number of ranks exactly if it is projected.
 expect 0 '' "$bench" project --ranks 3,8 --format csv --out out.csv collectives.csv steps.csv
 awk -F, 'NR > 1 && ($1 == "projected") != ($4 != "")' out.csv | grep -q . && fail "a figure with a wrong label"
-[[ $(grep -c ^projected, out.csv) -eq 18 ]] || fail "not 18 projected figures"
+[[ $(grep -c ^projected, out.csv) -eq 20 ]] || fail "not 20 projected figures"
 
 # Imported results of nccl-tests are collectives too; those of one place are selected.
 for ranks in 2 4 8; do
@@ -45,14 +45,36 @@ expect 3 'kept-out points differ' "$bench" project --ranks 8 --allow-mismatch -f
 } >more.csv
 expect 0 'note: 3 measured times are left out' "$bench" project --ranks 8 more.csv
 
-# Steps of fewer than three numbers of ranks leave none to check the model with.
+# With steps of one and two ranks, the two ranks check the model. Steps of one rank leave none to check it with.
 grep -v 'ranks=[48]&' steps.csv >two.csv
-expect 3 'too few points to keep some out' "$bench" project --ranks 8 collectives.csv two.csv
-expect 0 'projected all the same' "$bench" project --ranks 8 --unchecked collectives.csv two.csv
+expect 0 'contention: no other step of several ranks was measured' "$bench" project --ranks 8 collectives.csv two.csv
+grep -qE '^2 .* kept out$' log || fail "the step of two ranks is not kept out"
+grep -v 'ranks=[248]&' steps.csv >one.csv
+expect 3 'too few points to keep some out' "$bench" project --ranks 8 collectives.csv one.csv
+expect 0 'projected all the same' "$bench" project --ranks 8 --unchecked collectives.csv one.csv
+# The step of one rank is also that of the steps which reduce in bf16.
+sed -n '1p; s/ranks=2&/&reduce=bf16\&/p' two.csv >bf16.csv
+sed 's/dtype=f32/dtype=bf16/' collectives.csv >all_bf16.csv
+expect 0 '&reduce=bf16' "$bench" project --ranks 8 collectives.csv all_bf16.csv two.csv bf16.csv
 expect 3 'kept-out points differ by up to' "$bench" project --ranks 8 protocol.csv
 grep -q '^projected' log && fail "a wrong model is projected"
 awk -F'[=&]' 'NR == 1 || $2 <= 1048576' collectives.csv >small.csv
 expect 0 'measured up to 1048576 bytes, projected for 26214400' "$bench" project --ranks 8 small.csv
+
+# Kernels next to hidden collectives are slower in the step of two ranks, and in those that are projected.
+for seq in 128 256; do
+    for ranks in 1 2; do
+        key="throughput/step?batch=2&clip=multi&dtype=f32&layers=0&mode=eager&model=smollm2-135m&rank=16&ranks=$ranks"
+        key+="&seq=$seq&targets=q+v&tuning=full"
+        echo "2,r,simulated,0,$key,step_time,s,lower,$ranks.2,10,ok,"
+        echo "2,r,simulated,0,$key,backward_time,s,lower,1,10,ok,"
+    done
+done | cat <(head -n 1 steps.csv) - >slow.csv
+expect 0 '' "$bench" project --ranks 4 --format csv --out slow_out.csv --unchecked collectives.csv slow.csv
+awk -F, '$2 ~ /seq=256/ && ($1 == "projected" || $6 == "compute_time") { v[$6] = $8 }
+    END { d = v["step_time"] - v["compute_time"] - v["exposed_communication"] - v["contention_time"]
+        exit !(v["contention_time"] > 0.1 && d * d < 1e-12) }' slow_out.csv ||
+    fail "a projected step is not compute, wait and slowdown: $(cat slow_out.csv)"
 
 grep -v 'ranks=1&' steps.csv >no_one.csv
 grep -E 'bench_version|bytes=4096&.*ranks=2,' collectives.csv >one_size.csv

@@ -1,13 +1,10 @@
-/* project_test.c - tests the alpha-beta model, its fit, the model of a step, and that `bench project` recovers the
- * latency, bandwidth and times of simulated runs (scripts/fixtures/project_fixtures.py). */
+/* project_test.c - tests the alpha-beta model and its fit, and that `bench project` recovers the latency, bandwidth and
+ * times of simulated runs (scripts/fixtures/project_fixtures.py). */
 #define _GNU_SOURCE
 #include <math.h>
 
 #include "bench/project/alpha_beta.h"
-#include "bench/project/fit.h"
-#include "bench/project/fit_check.h"
 #include "bench/project/project.h"
-#include "bench/project/step_model.h"
 #include "tests/bench/files_test.h"
 
 #define FIXTURES PB_SOURCE_DIR "/tests/fixtures/project/"
@@ -118,153 +115,6 @@ static void one_size_is_not_enough(void **state)
     (void)state;
     CHECK_FAILS(pb_ab_fit(p, 3, &m), PB_EINVAL, "cannot tell latency from bandwidth");
     CHECK_FAILS(pb_ab_fit(p, 1, &m), PB_EINVAL, "cannot tell latency from bandwidth");
-}
-
-/* ---- kept-out points ------------------------------------------------------------------------------- */
-
-static void sizes_and_the_largest_number_of_ranks_are_kept_out(void **state)
-{
-    pb_timed t[15];
-    pb_accuracy a;
-    (void)state;
-    for (int i = 0; i < 15; i++)
-        t[i] = (pb_timed){.bytes = 1 << (i / 3), .place = {1, 2 << (i % 3)}, .seconds = 1, .model = 1};
-    pb_keep_out(t, 15);
-    for (int i = 0; i < 15; i++) assert_int_equal(t[i].kept_out, i % 3 == 2 || i / 3 == 1 || i / 3 == 4);
-    t[3].model = 1.25;
-    t[14].model = 0.96;
-    t[0].model = 9; /* fitted: its error does not count */
-    CHECK_OK(pb_check_points(t, 15, &a));
-    assert_int_equal(a.kept_out, 9);
-    assert_int_equal(a.fitted, 6);
-    CHECK_NEAR(a.max, 0.25, 1e-12);
-    CHECK_NEAR(a.median, 0, 0);
-    assert_false(pb_accurate(&a));
-    t[3].model = 1.0999;
-    CHECK_OK(pb_check_points(t, 15, &a));
-    assert_true(pb_accurate(&a));
-    t[3].model = (double)NAN;
-    CHECK_OK(pb_check_points(t, 15, &a));
-    assert_false(pb_accurate(&a));
-
-    pb_keep_out(t, 6); /* two sizes, but three numbers of ranks */
-    for (int i = 0; i < 6; i++) assert_int_equal(t[i].kept_out, i % 3 == 2);
-    pb_keep_out(t, 2); /* one size and two numbers of ranks: nothing can be kept out */
-    CHECK_OK(pb_check_points(t, 2, &a));
-    assert_int_equal(a.kept_out, 0);
-    assert_true(isnan(a.max));
-    assert_false(pb_accurate(&a));
-}
-
-/* ---- the model of a step --------------------------------------------------------------------------- */
-
-static void buckets_overlap_with_the_backward_pass(void **state)
-{
-    const double bytes[] = {30, 20, 50};
-    (void)state;
-    /* Ready at 3, 5 and 10 s of a backward pass of 10 s. */
-    CHECK_NEAR(pb_exposed(bytes, (double[]){1, 1, 2}, 3, 10), 2, 1e-12); /* only the last one waits */
-    CHECK_NEAR(pb_exposed(bytes, (double[]){4, 5, 2}, 3, 10), 4, 1e-12); /* 3+4, +5 = 12, +2: each waits for the last */
-    CHECK_NEAR(pb_exposed(bytes, (double[]){3, 3, 3}, 3, 10), 3, 1e-12); /* 6, 9, then the third waits for its data */
-    CHECK_NEAR(pb_exposed(bytes, (double[]){0, 0, 0}, 3, 10), 0, 0);
-    CHECK_NEAR(pb_exposed(bytes, NULL, 0, 10), 0, 0); /* nothing is trained */
-}
-
-static void compute_minimises_relative_errors(void **state)
-{
-    const pb_step_point p[] = {{4, 0}, {5, 1.2}, {9, 4.5}};
-    const double c = pb_step_compute(p, 3);
-    double at[3] = {0};
-    (void)state;
-    for (int k = 0; k < 3; k++)
-        for (int i = 0; i < 3; i++) {
-            const double e = (c * (1 + (k - 1) * 1e-3) + p[i].exposed) / p[i].seconds - 1;
-            at[k] += e * e;
-        }
-    assert_true(at[1] < at[0] && at[1] < at[2]);
-    CHECK_NEAR(pb_step_compute((const pb_step_point[]){{1, 3}}, 1), 0, 0);
-}
-
-#define STEP(model, more)                                                                                              \
-    "throughput/step?" more "batch=2&clip=multi&dtype=f32&layers=0&mode=eager&model=" model "&rank=16"
-
-static void check_buckets(const char *key, int buckets, double total, double slack)
-{
-    pb_case c;
-    double *bytes, tokens, sum = 0;
-    int n;
-    CHECK_OK(pb_case_parse(key, &c));
-    CHECK_OK(pb_step_buckets(&c, &bytes, &n, &tokens));
-    CHECK_NEAR(tokens, 256, 0);
-    assert_int_equal(n, buckets);
-    for (int i = 0; i < n; i++) {
-        assert_true(i + 1 == n || bytes[i] >= 25 << 20);
-        sum += bytes[i];
-    }
-    CHECK_NEAR(sum, total, slack);
-    free(bytes);
-}
-
-static void buckets_are_those_of_the_trainer(void **state)
-{
-    pb_case c;
-    double *bytes, tokens;
-    int n;
-    (void)state;
-    check_buckets(STEP("tiny", "") "&seq=128&targets=q+v&tuning=full", 1, 605952, 0);
-    check_buckets(STEP("tiny", "") "&reduce=bf16&seq=128&targets=q+v&tuning=full", 1, 302976, 0);
-    /* 134515008 parameters (config.json of SmolLM2-135M). */
-    check_buckets(STEP("smollm2-135m", "") "&seq=128&targets=q+v&tuning=full", 16, 4 * 134515008.0, 0);
-    CHECK_OK(pb_case_parse(STEP("tiny", "accumulate=2&") "&seq=128&targets=q+v&tuning=full", &c));
-    CHECK_FAILS(pb_step_buckets(&c, &bytes, &n, &tokens), PB_EINVAL, "only accumulate=1");
-    CHECK_OK(pb_case_parse(STEP("tiny", "") "&seq=128&shard=optimizer&targets=q+v&tuning=full", &c));
-    CHECK_FAILS(pb_step_buckets(&c, &bytes, &n, &tokens), PB_EINVAL, "only shard=none");
-}
-
-static pb_curve curve_of(pb_timed *t, int n, pb_collective op)
-{
-    return (pb_curve){.name = "curve", .op = op, .dtype = "f32", .points = {t, n, n}};
-}
-
-/* Doubles the measured times of the points that were kept out. */
-static int double_kept_out(pb_timed *t, int n)
-{
-    int doubled = 0;
-    for (int i = 0; i < n; i++)
-        if (t[i].kept_out) t[i].seconds *= 2, doubled++;
-    return doubled;
-}
-
-/* A point that checks a model must not have formed it. */
-static void kept_out_points_do_not_change_the_fit(void **state)
-{
-    const pb_alpha_beta truth = {3e-6, 1 / 40e9};
-    pb_timed t[15], steps[4];
-    pb_fit before, after;
-    pb_step_fit one, other;
-    (void)state;
-    for (int i = 0; i < 15; i++) {
-        t[i] = (pb_timed){.bytes = pow(16, 2 + i / 3), .place = {1, 2 << (i % 3)}};
-        const pb_ab_point p = pb_ab_terms(PB_COLLECTIVE_all_reduce, t[i].bytes, t[i].place, PB_LINK_IN);
-        t[i].seconds = pb_ab_seconds(&truth, &p);
-    }
-    pb_curve collective = curve_of(t, 15, PB_COLLECTIVE_all_reduce);
-    CHECK_OK(pb_fit_make(&collective, 0, NULL, &before));
-    assert_int_equal(double_kept_out(t, 15), 9);
-    CHECK_OK(pb_fit_make(&collective, 0, NULL, &after));
-    CHECK_NEAR(after.link[PB_LINK_IN].model.alpha, before.link[PB_LINK_IN].model.alpha, 0);
-    CHECK_NEAR(after.link[PB_LINK_IN].model.seconds_per_byte, before.link[PB_LINK_IN].model.seconds_per_byte, 0);
-    CHECK_NEAR(before.link[PB_LINK_IN].accuracy.max, 0, 1e-9);
-    CHECK_NEAR(after.link[PB_LINK_IN].accuracy.median, 0.5, 1e-9);
-
-    for (int i = 0; i < 4; i++) steps[i] = (pb_timed){.place = {1, 1 << i}, .seconds = 1 + i, .backward = 0.5};
-    pb_curve step = curve_of(steps, 4, PB_NCOLLECTIVES);
-    CHECK_OK(pb_step_fit_make(&step, &before, calloc(1, sizeof(double)), 0, 256, &one));
-    assert_int_equal(double_kept_out(steps, 4), 1);
-    CHECK_OK(pb_step_fit_make(&step, &before, calloc(1, sizeof(double)), 0, 256, &other));
-    CHECK_NEAR(other.compute, one.compute, 0);
-    pb_step_fit_free(&one);
-    pb_step_fit_free(&other);
 }
 
 /* ---- simulated runs -------------------------------------------------------------------------------- */
@@ -409,11 +259,6 @@ int main(void)
                                        cmocka_unit_test(fit_minimises_relative_errors),
                                        cmocka_unit_test(fit_is_never_negative),
                                        cmocka_unit_test(one_size_is_not_enough),
-                                       cmocka_unit_test(sizes_and_the_largest_number_of_ranks_are_kept_out),
-                                       cmocka_unit_test(buckets_overlap_with_the_backward_pass),
-                                       cmocka_unit_test(compute_minimises_relative_errors),
-                                       cmocka_unit_test(buckets_are_those_of_the_trainer),
-                                       cmocka_unit_test(kept_out_points_do_not_change_the_fit),
                                        cmocka_unit_test(latency_and_bandwidth_are_recovered),
                                        cmocka_unit_test(projections_are_those_of_the_simulation),
                                        cmocka_unit_test(wrong_models_are_not_projected),
