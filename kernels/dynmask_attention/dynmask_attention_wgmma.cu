@@ -22,6 +22,8 @@
 #include "kernels/attention/wgmma_tiles.cuh"
 #include "kernels/dynmask_attention/dynmask_attention_impls.cuh"
 #include "kernels/dynmask_attention/slots.cuh"
+#define CANARY_KERNEL "dynmask_attention_fwd wgmma"
+#include "kernels/cuda/canary.cuh"
 
 namespace
 {
@@ -43,10 +45,18 @@ template <int G> struct plan {
 };
 
 template <int D, int G> struct alignas(1024) shared {
-    bf16 q[plan<G>::QUERIES * D], k[STAGES][KEYS * D], v[STAGES][KEYS * D];
+    bf16 q[plan<G>::QUERIES * D];
+    CANARY(q)
+    bf16 k[STAGES][KEYS * D];
+    CANARY(k)
+    bf16 v[STAGES][KEYS * D];
+    CANARY(v)
     slot_block slots[STAGES][KEYS / SLOTS];
+    CANARY(slots)
     /* mbarriers; the comment at the top of the file says who arrives, and what each completed phase means */
     uint64_t q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
+    CANARY(barriers)
+    CANARIES(5, &canary_q, &canary_k, &canary_v, &canary_slots, &canary_barriers)
 };
 
 #ifdef PB_SM90_CODE
@@ -255,6 +265,7 @@ __global__ __launch_bounds__(plan<G>::THREADS, 1) void fwd_kernel(const __grid_c
         barrier_inits_done();
         tensor_map_prefetch(&mq), tensor_map_prefetch(&mk), tensor_map_prefetch(&mv);
     }
+    canaries_begin(sm);
     __syncthreads();
     if (threadIdx.x < 128) {
         if constexpr (G > 1) registers_fewer<plan<G>::PRODUCER_REGS>();
@@ -262,6 +273,7 @@ __global__ __launch_bounds__(plan<G>::THREADS, 1) void fwd_kernel(const __grid_c
     } else {
         if constexpr (G > 1) registers_more<plan<G>::CONSUMER_REGS>();
         consume<D, G>(sm, a, c, total);
+        canaries_end(sm, threadIdx.x - 128, 128 * G);
     }
 #endif
 }
@@ -281,7 +293,8 @@ template <int D, int G> pb_status fwd_launch(pb_ctx *ctx, const pb_dynmask_atten
     PB_TRY(slot_map(&mv, c.v, c, D, KEYS));
     PB_TRY(pb_cuda_allow_shared(fwd_kernel<D, G>, bytes));
     fwd_kernel<D, G><<<blocks, plan<G>::THREADS, bytes, pb_cuda_stream(ctx)>>>(mq, mk, mv, a, c, total);
-    return pb_cuda_launched(ctx, "dynmask_attention_fwd wgmma");
+    PB_TRY(pb_cuda_launched(ctx, "dynmask_attention_fwd wgmma"));
+    return canaries_report(ctx);
 }
 
 template <int D> pb_status fwd(pb_ctx *ctx, const pb_dynmask_attention_fwd_args &a)

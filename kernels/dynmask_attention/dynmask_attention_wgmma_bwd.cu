@@ -41,16 +41,29 @@
 #include "kernels/attention/wgmma_bwd_tiles.cuh"
 #include "kernels/dynmask_attention/trace_dv.cuh"
 #include "kernels/dynmask_attention/wgmma_bwd.cuh"
+#define CANARY_KERNEL "dynmask_attention_bwd wgmma, dk and dv"
+#include "kernels/cuda/canary.cuh"
 
 namespace
 {
 enum named_barrier { ROWS_CLEARED = 1 };
 
 template <int D> struct alignas(1024) dkv_shared {
-    bf16 k[KEYS * D], v[KEYS * D], q[STAGES][DQ_TILE], dO[STAGES][DQ_TILE];
+    bf16 k[KEYS * D];
+    CANARY(k)
+    bf16 v[KEYS * D];
+    CANARY(v)
+    bf16 q[STAGES][DQ_TILE];
+    CANARY(q)
+    bf16 dO[STAGES][DQ_TILE];
+    CANARY(dO)
     slot_block slots[2];
+    CANARY(slots)
     query_tile<D> queries[STAGES];
+    CANARY(queries)
     barriers bar;
+    CANARY(bar)
+    CANARIES(7, &canary_k, &canary_v, &canary_q, &canary_dO, &canary_slots, &canary_queries, &canary_bar)
 };
 static_assert(offsetof(dkv_shared<64>, v) % 1024 == 0 && offsetof(dkv_shared<64>, q) % 1024 == 0 &&
                   offsetof(dkv_shared<64>, dO) % 1024 == 0 && offsetof(dkv_shared<128>, q) % 1024 == 0,
@@ -276,6 +289,7 @@ __global__ __launch_bounds__(THREADS, 1) void dkv_kernel(const __grid_constant__
     const dkv_work own = dkv_work_of_cta<D>(blockIdx.x, a, room);
     if (own.total == 0) return; /* no query attends to these slots: the zeros of clear_kernel stay */
     if (threadIdx.x == 0) init(sm.bar);
+    canaries_begin(sm);
     __syncthreads();
     if (threadIdx.x < 128) {
         registers_fewer<24>(); /* 128 * 24 + 256 * 240 = 384 * 168, the registers of the CTA at launch */
@@ -283,6 +297,7 @@ __global__ __launch_bounds__(THREADS, 1) void dkv_kernel(const __grid_constant__
     } else {
         registers_more<240>();
         dkv_consume<D>(sm, a, room, own);
+        canaries_end(sm, threadIdx.x - 128, CONSUMERS);
     }
 #endif
 }
@@ -350,6 +365,7 @@ template <int D> pb_status bwd(pb_ctx *ctx, const pb_dynmask_attention_bwd_args 
     PB_TRY(pb_cuda_allow_shared(dkv_kernel<D>, bytes));
     dkv_kernel<D><<<blocks * room.parts, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, a, room);
     PB_TRY(pb_cuda_launched(ctx, "dynmask_attention_bwd wgmma, dk and dv"));
+    PB_TRY(canaries_report(ctx));
     PB_TRY(trace_end<D>(ctx, a, room));
     PB_TRY(pb_dynmask_attention_dq_wgmma(ctx, &a));
     if (room.parts == 1) return PB_OK;

@@ -1,15 +1,27 @@
 /* dynmask_attention_wgmma_dq.cu - dq of the wgmma backward pass of dynmask_attention, whose roles and barriers the head
  * comment of dynmask_attention_wgmma_bwd.cu describes. */
 #include "kernels/dynmask_attention/wgmma_bwd.cuh"
+#define CANARY_KERNEL "dynmask_attention_bwd wgmma, dq"
+#include "kernels/cuda/canary.cuh"
 
 namespace
 {
 enum { DQ_ROWS = 128 };
 
 template <int D> struct alignas(1024) dq_shared {
-    bf16 q[DQ_ROWS * D], dO[DQ_ROWS * D], k[STAGES][DQ_TILE], v[STAGES][DQ_TILE];
+    bf16 q[DQ_ROWS * D];
+    CANARY(q)
+    bf16 dO[DQ_ROWS * D];
+    CANARY(dO)
+    bf16 k[STAGES][DQ_TILE];
+    CANARY(k)
+    bf16 v[STAGES][DQ_TILE];
+    CANARY(v)
     slot_block slots[STAGES][DQ_TILE / D / SLOTS];
+    CANARY(slots)
     barriers bar;
+    CANARY(bar)
+    CANARIES(6, &canary_q, &canary_dO, &canary_k, &canary_v, &canary_slots, &canary_bar)
 };
 static_assert(offsetof(dq_shared<64>, dO) % 1024 == 0 && offsetof(dq_shared<64>, k) % 1024 == 0 &&
                   offsetof(dq_shared<128>, k) % 1024 == 0 && offsetof(dq_shared<128>, v) % 1024 == 0,
@@ -167,6 +179,7 @@ __global__ __launch_bounds__(THREADS, 1) void dq_kernel(const __grid_constant__ 
     dq_shared<D> &sm = *reinterpret_cast<dq_shared<D> *>(smem + (1024 - smem_address(smem) % 1024) % 1024);
     const dq_work own = dq_work_of_cta(blockIdx.x, a);
     if (threadIdx.x == 0) init(sm.bar);
+    canaries_begin(sm);
     __syncthreads();
     if (threadIdx.x < 128) {
         registers_fewer<24>();
@@ -174,6 +187,7 @@ __global__ __launch_bounds__(THREADS, 1) void dq_kernel(const __grid_constant__ 
     } else {
         registers_more<240>();
         dq_consume<D>(sm, a, room, own);
+        canaries_end(sm, threadIdx.x - 128, CONSUMERS);
     }
 #endif
 }
@@ -187,7 +201,8 @@ template <int D> pb_status dq(pb_ctx *ctx, const pb_dynmask_attention_bwd_args &
     PB_TRY(maps_of<D>(m, a, room.lists, DQ_ROWS, DQ_TILE / D));
     PB_TRY(pb_cuda_allow_shared(dq_kernel<D>, bytes));
     dq_kernel<D><<<(a.S + DQ_ROWS - 1) / DQ_ROWS * a.B * a.H, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, a, room);
-    return pb_cuda_launched(ctx, "dynmask_attention_bwd wgmma, dq");
+    PB_TRY(pb_cuda_launched(ctx, "dynmask_attention_bwd wgmma, dq"));
+    return canaries_report(ctx);
 }
 } // namespace
 
