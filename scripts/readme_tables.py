@@ -1,5 +1,6 @@
 """readme_tables.py - the generated tables of README.md and docs/: one function each, "" where its file is missing."""
 import functools
+import math
 import os
 import re
 import statistics
@@ -300,6 +301,19 @@ def sample(s):
     return "\n".join(["```", *(line.rstrip() for line in lines if not line.startswith((" ", "range"))), "```"])
 
 
+ENOUGH = 1 - 0.5**4  # the probability with which the range of five values contains their median
+
+
+def inner(values):
+    """The shortest symmetrical range of order statistics, [k-th least, k-th largest], that contains the median of what
+    the values are drawn from with a probability of at least ENOUGH, and that probability. All values if they are few."""
+    n, k, outside = len(values), 1, 2 * 0.5 ** len(values)
+    while 2 * (k + 1) <= n and outside + 2 * math.comb(n, k) * 0.5**n <= 1 - ENOUGH:
+        outside += 2 * math.comb(n, k) * 0.5**n
+        k += 1
+    return sorted(values)[k - 1:n - k + 1], 1 - outside
+
+
 LEVELS = ["off", "nvtx", "attached", "ring", "activity", "graphs", "nodes", "sampled"]
 
 
@@ -324,15 +338,17 @@ def profile_cost(s):
             for metric, ratio, of in (("step_time", "recorded_over_off", who),
                                       ("other_ranks_time", "others_over_off", who + "; the other ranks")):
                 ratios = r.values.get((key, ratio), [])
-                cells = [f"{statistics.median(ratios):.4f}", span(ratios, "{:.4f}")] if ratios else ["", ""]
+                cells = [f"{statistics.median(ratios):.4f}", span(inner(ratios)[0], "{:.4f}")] if ratios else ["", ""]
                 if r.get(key, metric):
                     rows.append([a["level"], what + of, si(r.get(key, metric), "s"), *cells])
         n = r.count[key_of("profile/step", steps[0]), "step_time"]
+        kept, sure = inner(list(range(n)))
+        nth = {0: "", 1: "second ", 2: "third "}.get((n - len(kept)) // 2, f"{(n - len(kept)) // 2 + 1}th ")
         texts.append(
-            f"{file_of(r)}, {n_ranks[1] + ' ranks, ' if n_ranks else ''}median over {n} processes. The range from "
-            "the least to the largest ratio contains the median ratio with a probability of "
-            f"{100 * (1 - 0.5 ** (n - 1)):.1f} %.\n\n"
-            + table(["level", "clock or step", "a range, or a step", "over level off", "least to largest"], rows)
+            f"{file_of(r)}, {n_ranks[1] + ' ranks, ' if n_ranks else ''}median over {n} processes. The range in the last "
+            f"column, from the {nth}least to the {nth}largest ratio, contains the median ratio with a "
+            f"probability of {100 * sure:.1f} %.\n\n"
+            + table(["level", "clock or step", "a range, or a step", "over level off", "range"], rows)
             + "".join(f"\n\nNo figure: {reason}." for reason in sorted(set(r.reasons.values()))))
     return "\n\n".join(texts)
 

@@ -31,6 +31,15 @@ grep -q 'arithmetic intensity' f/machine/roofline.svg || fail "the figure is not
 grep -q 'tokens of a sequence' f/machine/attention.svg || fail "the figure is not that of attention"
 [[ $(grep -c '<title>gnuplot_plot_' f/machine/attention.svg) -eq 3 ]] || fail "not a line for every list with two lengths"
 
+# ---- the range of order statistics that contains a median -------------------------------------------------------------
+# Of 12 values 1 - 2 (1 + 12 + 66) / 2^12 for the third least to the third largest; fewer than 9: all.
+PYTHONPATH="$source/scripts" fine python3 - <<'END'
+from readme_tables import inner
+for n, kept, sure in (5, [0, 4], 1 - 2 / 2**5), (6, [0, 5], 1 - 2 / 2**6), (12, [2, 9], 1 - 2 * 79 / 2**12):
+    values, probability = inner([(i * 7) % n for i in range(n)] if n % 7 else list(range(n)))
+    assert [values[0], values[-1]] == kept and abs(probability - sure) < 1e-12, (n, values, probability)
+END
+
 # ---- a requirement that became stricter after the session was stored ---------------------------------------------------------
 grep -q 'seq 512 .*seconds <= 0.034 | 1 of 1' f/docs/more.md || fail "the stored bound is not shown"
 mkdir -p f/bench/derived
