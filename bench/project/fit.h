@@ -66,10 +66,10 @@ typedef struct pb_step_fit {
  * several hosts and no network; ENOMEM. */
 pb_status pb_step_fit_make(pb_curve *f, const pb_fit *reduce, double *bytes, int buckets, double tokens,
                            pb_step_fit *out);
-/* Fits n prepared steps of one machine. The compute time of a step is fitted to its own points. Its contention, a
- * property of the machine, is fitted to the points of all n steps on several ranks, but fewer ranks than the number
- * that is kept out of this step; if no such step exists, to those of the other steps on as many ranks. So neither parameter
- * of a step is fitted to the points that check it. ENOMEM. */
+/* Fits n prepared cases of one machine. K: the number of ranks that is kept out of a case. Its contention is fitted to
+ * the points of all n cases with 1 < ranks < K (all points on several ranks, if nothing is kept out); where no such
+ * point exists, to the points of the other cases on K ranks. Then its compute is fitted to its own points that are not
+ * kept out. So neither is fitted to the points that check the case. ENOMEM. */
 pb_status pb_step_fit_all(pb_step_fit *f, int n);
 void pb_step_fit_free(pb_step_fit *f);
 /* The collectives of a step on the ranks of this place. ENOMEM. */

@@ -103,7 +103,7 @@ static pb_status fit_compute(pb_step_fit *f, pb_step_point *p)
     for (int i = 0; i < l->n; i++) {
         pb_step_comm c;
         PB_TRY(pb_step_fit_comm(f, l->v[i].place, &c));
-        l->v[i].model = f->compute + c.exposed + f->contention * c.hidden;
+        l->v[i].model = f->compute + c.wait + f->contention * c.hidden;
     }
     return pb_check_points(l->v, l->n, &f->accuracy);
 }

@@ -22,7 +22,7 @@ typedef struct pb_timed {
     double bytes;    /* of the collective; 0 for a step */
     pb_place place;
     double seconds, backward; /* backward: backward_time of a step; 0 for a collective */
-    bool kept_out;            /* the model is checked with it, not fitted to it; set by fit.h */
+    bool kept_out;            /* it checks the model of its curve, which is not fitted to it; set by fit.h */
     double model;             /* what the fitted model gives, in seconds; set by fit.h */
 } pb_timed;
 

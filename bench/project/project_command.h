@@ -2,12 +2,13 @@
  *
  * Input: runs with collectives (suite comm, or imported from nccl-tests) of several sizes and, for steps, with suite
  * throughput of one rank and of other numbers of ranks (measured.h). For each curve of collectives the alpha-beta model
- * is fitted (alpha_beta.h), for each step its compute time (step_model.h), and both are checked on measured points that
- * were kept out of the fit (fit.h). Then, for each number of ranks N:
+ * is fitted (alpha_beta.h), for each step its compute time and contention (step_model.h), and both models are checked on
+ * measured points that were kept out of the fit (fit.h). Then, for each number of ranks N:
  *
  *   time                   t(25 MiB, N): of a collective with the bytes of a bucket of gradients
- *   step_time              t_step(N) = compute + exposed(N)
- *   exposed_communication  exposed(N)
+ *   step_time              t_step(N) = compute + wait(N) + contention hidden(N)
+ *   wait_time              wait(N)
+ *   contention_time        contention hidden(N)
  *   tokens_per_second      per rank: tokens of a step of one rank / t_step(N)
  *   scaling_efficiency     measured step_time of one rank / t_step(N): the fraction of tokens per second and rank that
  *                          is left at N ranks (weak scaling: every rank has the same batch)

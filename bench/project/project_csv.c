@@ -50,7 +50,7 @@ static void put_projected(FILE *out, const pb_projected *p)
     const figure f = {"projected", curve->name, "", pb_place_ranks(p->place), p->step ? 0 : PB_BUCKET_BYTES};
     put(out, &f, p->step ? "step_time" : "time", "s", p->seconds);
     if (!p->step) return;
-    put(out, &f, "exposed_communication", "s", p->exposed);
+    put(out, &f, "wait_time", "s", p->wait);
     put(out, &f, "contention_time", "s", p->lost);
     put(out, &f, "tokens_per_second", "1/s", p->step->tokens / p->seconds);
     put(out, &f, "scaling_efficiency", "1", p->step->one / p->seconds);

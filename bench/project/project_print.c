@@ -128,7 +128,8 @@ static pb_status print_step(const pb_projection *p, const pb_step_fit *f, FILE *
             f->buckets, f->buckets == 1 ? "" : "s", backward, verdict(&f->accuracy));
     if (f->contended)
         fprintf(out,
-                "contention %.2f: kernels lose this share of the time of hidden collectives (fitted to %d step%s)\n",
+                "contention %.2f: seconds by which a second of hidden collectives lengthens the step (fitted to %d "
+                "point%s)\n",
                 f->contention, f->contended, f->contended == 1 ? "" : "s");
     else fprintf(out, "contention: no other step of several ranks was measured, so it is taken as 0\n");
     finish(&t, out);
@@ -176,7 +177,7 @@ static pb_status print_projected_steps(const pb_projection *p, const pb_step_fit
         put_count(&t, pb_place_ranks(x->place));
         put_count(&t, x->place.hosts);
         put_figure(&t, x->seconds, "s");
-        put_figure(&t, x->exposed, "s");
+        put_figure(&t, x->wait, "s");
         put_figure(&t, x->lost, "s");
         put_figure(&t, f->tokens / x->seconds, "1/s");
         put_percent(&t, f->one / x->seconds);

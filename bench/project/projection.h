@@ -12,7 +12,7 @@ typedef struct pb_projected {
     const pb_step_fit *step;  /* NULL: a collective */
     pb_place place;
     double seconds; /* time of a collective, or step_time */
-    double exposed; /* of a step: exposed_communication */
+    double wait;    /* of a step: for its gradients, after the backward pass */
     double lost;    /* of a step: contention times hidden collectives */
 } pb_projected;
 

@@ -11,8 +11,8 @@ pb_step_comm pb_step_schedule(const double *bytes, const double *seconds, int n,
         const double ready = backward * (done / all);
         end = (ready > end ? ready : end) + seconds[i];
     }
-    const double exposed = end > backward ? end - backward : 0;
-    return (pb_step_comm){exposed, sum > exposed ? sum - exposed : 0};
+    const double wait = end > backward ? end - backward : 0;
+    return (pb_step_comm){wait, sum > wait ? sum - wait : 0};
 }
 
 double pb_step_contention(const pb_step_point *p, int n)
@@ -20,7 +20,7 @@ double pb_step_contention(const pb_step_point *p, int n)
     double above = 0, below = 0;
     for (int i = 0; i < n; i++) {
         const double w = 1 / (p[i].seconds * p[i].seconds);
-        above += w * p[i].comm.hidden * (p[i].seconds - p[i].one - p[i].comm.exposed);
+        above += w * p[i].comm.hidden * (p[i].seconds - p[i].one - p[i].comm.wait);
         below += w * p[i].comm.hidden * p[i].comm.hidden;
     }
     return above > 0 && below > 0 ? above / below : 0;
@@ -31,7 +31,7 @@ double pb_step_compute(const pb_step_point *p, int n, double contention)
     double above = 0, below = 0;
     for (int i = 0; i < n; i++) {
         const double w = 1 / (p[i].seconds * p[i].seconds);
-        above += w * (p[i].seconds - p[i].comm.exposed - contention * p[i].comm.hidden);
+        above += w * (p[i].seconds - p[i].comm.wait - contention * p[i].comm.hidden);
         below += w;
     }
     return above > 0 ? above / below : 0;

@@ -1,7 +1,9 @@
 /* canary.cuh - guards between the parts of a kernel's shared memory, in builds with the CMake option PB_CANARIES. The
- * CTA fills them when it begins and compares them when it ends, so a write beyond the end of a part is found even where
- * it changes no result. A last kernel prints the overwritten word with the lowest number of CTA, then of guard, then of
- * word, and traps, so that the op fails. In other builds no guard exists, and the functions do nothing.
+ * CTA fills them when it begins and compares them when it ends, so a write into one is found even where it changes no
+ * result. A kernel of one thread, launched after it, prints the overwritten word with the lowest number of CTA, then of
+ * guard, then of word, and traps, so that the next call that waits for the GPU fails. Guards are numbered from 0 in the
+ * order of the struct. In other builds no guard exists, and the functions do nothing. The option builds the wgmma
+ * kernels of dynmask_attention with guards; another kernel needs its source in kernels/CMakeLists.txt.
  *
  *     #define CANARY_KERNEL "axpy"
  *     #include "kernels/cuda/canary.cuh"
@@ -36,7 +38,7 @@ __device__ inline unsigned canary_value(int guard, int word)
     return 0xca9a57e5u ^ (unsigned)(guard * CANARY_WORDS + word) * 2654435761u;
 }
 
-/* Fills the guards. All threads of the CTA call it, and synchronise before any of them writes to shared memory. */
+/* Fills the guards. All threads of the CTA call it, and synchronise afterwards. Before, only mbarriers are written. */
 template <class S> __device__ inline void canaries_begin(S &sm)
 {
     for (int i = 0; i < S::guards; i++)
@@ -60,7 +62,7 @@ __global__ void canaries_report_kernel(void)
 {
     const unsigned long long at = first_overwritten;
     if (at == ~0ull) return;
-    printf("%s: CTA %d wrote beyond the end of part %d of its shared memory: word %d of the guard\n", CANARY_KERNEL,
+    printf("%s: CTA %d overwrote a guard in its shared memory: guard %d, word %d\n", CANARY_KERNEL,
            (int)(at >> (CANARY_WORD_BITS + CANARY_GUARD_BITS)),
            (int)(at >> CANARY_WORD_BITS & ((1 << CANARY_GUARD_BITS) - 1)), (int)(at & ((1 << CANARY_WORD_BITS) - 1)));
     __trap();

@@ -11,6 +11,10 @@
 #define PB_CHECKPOINT_STATE   "state.safetensors"
 #define PB_CHECKPOINT_PART    "state-%d-of-%d.safetensors"
 
+/* The stored text of a setting as this version writes it: earlier ones wrote the bits of adapters' targets ("targets 5")
+ * in place of their names ("targets q+v"). Returns `stored`, or `out` with the text. */
+const char *pb_setting_in_words(const char *stored, char *out, size_t room);
+
 typedef struct pb_saving pb_saving;
 struct pb_checkpoints {
     char *dir;

@@ -277,6 +277,19 @@ static void normuon_text(const pb_train_config *c, char *out, size_t room)
                  (double)n->beta2, n->nesterov, n->cautious, n->per_head);
 }
 
+void pb_state_targets(unsigned bits, char out[PB_STATE_TARGETS])
+{
+    static const char *const words[] = {
+#define X(id, word) word,
+        PB_TARGET_MAP(X)
+#undef X
+    };
+    size_t at = 0;
+    out[0] = '\0';
+    for (unsigned t = 0; t < PB_NTARGETS; t++)
+        if (bits >> t & 1) at += (size_t)snprintf(out + at, PB_STATE_TARGETS - at, "%s%s", at ? "+" : "", words[t]);
+}
+
 void pb_state_describe(pb_trainer *t, pb_state_settings *o)
 {
     static const char *const tunings[] = {
@@ -311,7 +324,11 @@ void pb_state_describe(pb_trainer *t, pb_state_settings *o)
     snprintf(o->text[1], room, "%s%s", tunings[m->tuning], m->nf4_double ? ", scales in 8 bits" : "");
     snprintf(o->text[2], room, "%s", pb_dtype_name(m->dtype));
     if (m->tuning == PB_FULL) snprintf(o->text[3], room, "none");
-    else snprintf(o->text[3], room, "rank %d alpha %.9g targets %u", m->rank, (double)m->alpha, m->targets);
+    else {
+        char targets[PB_STATE_TARGETS];
+        pb_state_targets(m->targets, targets);
+        snprintf(o->text[3], room, "rank %d alpha %.9g targets %s", m->rank, (double)m->alpha, targets);
+    }
     snprintf(o->text[4], room, "%s", optimizers[c->optimizer]);
     snprintf(o->text[5], room, "%s", moments[m->moments]);
     snprintf(o->text[6], room, "%d of %d tokens%s", c->B, pb_row_most(t), c->packed ? ", packed" : "");

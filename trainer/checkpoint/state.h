@@ -60,4 +60,8 @@ typedef struct pb_state_settings {
     char text[PB_STATE_SETTINGS][400];
 } pb_state_settings;
 void pb_state_describe(pb_trainer *t, pb_state_settings *out);
+
+enum { PB_STATE_TARGETS = 40 };
+/* Writes the names of the targets of adapters, such as "q+v", of their bits (1 << PB_TARGET_Q ...). */
+void pb_state_targets(unsigned bits, char out[PB_STATE_TARGETS]);
 #endif

@@ -1,4 +1,5 @@
 /* verify.c - checks whether a checkpoint is complete and undamaged, and whether it belongs to this run. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,11 +79,24 @@ void pb_candidate_close(pb_candidate *x)
 
 /* ---- checking that a checkpoint belongs to this run ----------------------------------------------------- */
 
+const char *pb_setting_in_words(const char *stored, char *out, size_t room)
+{
+    static const char word[] = " targets ";
+    const char *at = strstr(stored, word);
+    char *end, names[PB_STATE_TARGETS];
+    if (!at || !isdigit((unsigned char)at[sizeof word - 1])) return stored;
+    pb_state_targets((unsigned)strtoul(at + sizeof word - 1, &end, 10), names);
+    snprintf(out, room, "%.*s%s%s%s", (int)(at - stored), stored, word, names, end);
+    return out;
+}
+
 static pb_status compare(const pb_checkpoints *c, const char *folder, const pb_candidate *x, const pb_setting *s,
                          bool note)
 {
     const char *was = json_string_value(json_object_get(x->index.settings, s->key));
+    char words[sizeof(((pb_state_settings *)0)->text[0])];
     if (!was) was = s->absent;
+    if (was && strcmp(s->key, "model.adapters") == 0) was = pb_setting_in_words(was, words, sizeof words);
     if (was && strcmp(was, s->value) == 0) return PB_OK;
     if (s->fixed)
         return pb_fail(PB_EINVAL, "%s belongs to a run with other settings: %s was %s%s%s, but is \"%s\" now", folder,

@@ -50,10 +50,10 @@ static void sizes_and_the_largest_number_of_ranks_are_kept_out(void **state)
 
 /* ---- the model of a step --------------------------------------------------------------------------- */
 
-static void check_schedule(int n, const double *seconds, double exposed, double hidden)
+static void check_schedule(int n, const double *seconds, double wait, double hidden)
 {
     const pb_step_comm c = pb_step_schedule((double[]){30, 20, 50}, seconds, n, 10);
-    CHECK_NEAR(c.exposed, exposed, 1e-12);
+    CHECK_NEAR(c.wait, wait, 1e-12);
     CHECK_NEAR(c.hidden, hidden, 1e-12);
 }
 
@@ -61,8 +61,8 @@ static void buckets_overlap_with_the_backward_pass(void **state)
 {
     (void)state;
     /* Ready at 3, 5 and 10 s of a backward pass of 10 s. */
-    check_schedule(3, (double[]){1, 1, 2}, 2, 2); /* only the last one waits */
-    check_schedule(3, (double[]){4, 5, 2}, 4, 7); /* 3+4, +5 = 12, +2: each waits for the last */
+    check_schedule(3, (double[]){1, 1, 2}, 2, 2); /* only the last one is not hidden */
+    check_schedule(3, (double[]){4, 5, 2}, 4, 7); /* 3+4, +5 = 12, +2: each waits for the one before */
     check_schedule(3, (double[]){3, 3, 3}, 3, 6); /* 6, 9, then the third waits for its data */
     check_schedule(3, (double[]){0, 0, 0}, 0, 0);
     check_schedule(0, NULL, 0, 0); /* nothing is trained */
@@ -73,7 +73,7 @@ static double sum_of_squares(const pb_step_point *p, int n, double compute, doub
     double sum = 0;
     for (int i = 0; i < n; i++) {
         const double base = compute > 0 ? compute : p[i].one;
-        const double e = (base + p[i].comm.exposed + contention * p[i].comm.hidden) / p[i].seconds - 1;
+        const double e = (base + p[i].comm.wait + contention * p[i].comm.hidden) / p[i].seconds - 1;
         sum += e * e;
     }
     return sum;
@@ -185,14 +185,15 @@ static void kept_out_points_do_not_change_the_fit(void **state)
     pb_step_fit_free(&other);
 }
 
-/* Two buckets of equal size, whose collectives take 1/8 of the backward pass each: the first is hidden. */
+/* Two buckets of equal size, whose collectives take less than half of the backward pass each: the first is hidden. */
 static void step_of(pb_timed *t, int ranks, double compute, double contention, const pb_fit *reduce)
 {
     const double bytes = 1 << 26, each = ranks > 1 ? pb_fit_seconds(reduce, bytes, (pb_place){1, ranks}) : 0;
     *t = (pb_timed){.place = {1, ranks}, .backward = 0.5, .seconds = compute + each + contention * each};
 }
 
-/* Steps on one and two ranks: the contention of each comes from the other steps, so the two ranks check it. */
+/* On one and two ranks the contention of each case comes from the other cases, so its step of two ranks checks it. On one,
+ * two and four ranks it comes from the steps of two ranks, and the step of four checks it. */
 static void contention_of_a_step_comes_from_the_others(void **state)
 {
     pb_timed t[8], steps[3][3];

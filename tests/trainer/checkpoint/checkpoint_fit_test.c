@@ -1,7 +1,7 @@
 /* checkpoint_fit_test.c - tests that checkpoints of another model, of other base weights or of other settings are
  * refused. */
 #include "tests/trainer/checkpoint/checkpoint_fixture.h"
-#include "trainer/checkpoint/state.h"
+#include "trainer/checkpoint/checkpoint_impl.h"
 
 static void refused(const char *dir, const pb_checkpoint_options *o, run_kind k, void (*change)(pb_train_config *),
                     pb_status want, const char *says)
@@ -40,7 +40,8 @@ static void checkpoints_of_other_runs_are_refused(void **state)
     const char *dir = two_checkpoints(&r, &o);
     run_close(&r);
     refused(dir, &o, plain, other_seed, PB_EINVAL, "iter_0000002 belongs to other base weights");
-    refused(dir, &o, plain, other_rank, PB_EINVAL, "model.adapters was \"rank 2 alpha 4 targets 5\", but is \"rank 3");
+    refused(dir, &o, plain, other_rank, PB_EINVAL,
+            "model.adapters was \"rank 2 alpha 4 targets q+v\", but is \"rank 3");
     refused(dir, &o, plain, other_alpha, PB_EINVAL, "model.adapters was");
     refused(dir, &o, plain, other_layers, PB_EINVAL, "model.geometry was");
     refused(dir, &o, (run_kind){PB_FULL, PB_F32, 1, false}, NULL, PB_EINVAL,
@@ -127,12 +128,25 @@ static void changed_settings_are_reported(void **state)
     remove_folder(dir);
 }
 
+/* Checkpoints of earlier versions have bits in place of names. */
+static void targets_are_named(void **state)
+{
+    char out[100];
+    (void)state;
+    assert_string_equal(pb_setting_in_words("rank 2 alpha 4 targets 5", out, sizeof out), "rank 2 alpha 4 targets q+v");
+    assert_string_equal(pb_setting_in_words("rank 2 alpha 4 targets 127", out, sizeof out),
+                        "rank 2 alpha 4 targets q+k+v+o+gate+up+down");
+    assert_string_equal(pb_setting_in_words("rank 2 alpha 4 targets q", out, sizeof out), "rank 2 alpha 4 targets q");
+    assert_string_equal(pb_setting_in_words("none", out, sizeof out), "none");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checkpoints_of_other_runs_are_refused),
         cmocka_unit_test(checkpoints_with_other_tensors_are_refused),
         cmocka_unit_test(changed_settings_are_reported),
+        cmocka_unit_test(targets_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
