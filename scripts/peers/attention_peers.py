@@ -147,10 +147,7 @@ class Case:
         self.kv = uniform(self.S_kv, self.D, half=math.sqrt(3))
         self.do = uniform(self.S, self.H, self.V, half=1.0)
         self.sink = torch.rand(self.H, device="cuda") * 2 - 1
-        self.valid = int((self.idx >= 0).sum())
-
-    def flops(self, pairs):
-        return pairs * self.H * (6.0 * self.D + 4.0 * self.V if self.backward else 2.0 * (self.D + self.V))
+        self.valid, self.listed = int((self.idx >= 0).sum()), self.idx.numel()
 
     def softmax(self, rows, q, dtype):
         """For queries `rows`: their keys, the softmax weights, and lse without and with the sink."""
@@ -176,9 +173,7 @@ class Case:
         return o, alone, z
 
     def queries(self):
-        import torch
-        g = torch.Generator().manual_seed(11)
-        return torch.cat([torch.tensor([0, self.S - 1]), torch.randint(self.S, (14,), generator=g)]).cuda()
+        return sampled_queries(self.S).cuda()
 
     def want_o(self):
         import torch
@@ -216,6 +211,16 @@ class Case:
                 want[k] += torch.einsum("shk,sk,shd->d", ds, here, self.q[rows].double())
                 want[k, :self.V] += torch.einsum("shk,sk,shd->d", p, here, do)
         return picked, want
+
+    def wanted(self, o):
+        return {"dq": lambda: self.want_dq(o), "dkv": lambda: self.want_dkv(o)} if self.backward else {"o": self.want_o}
+
+
+def sampled_queries(S):
+    """The queries that are compared with the formula: the first, the last and 14 others."""
+    import torch
+    g = torch.Generator().manual_seed(11)
+    return torch.cat([torch.tensor([0, S - 1]), torch.randint(S, (14,), generator=g)])
 
 
 def lists(key):
@@ -295,38 +300,58 @@ PEERS = {"tilelang": tilelang_peer, "cudnn": cudnn_peer, "flashmla": flashmla_pe
 
 # ---- measuring ---------------------------------------------------------------------------------------------
 
-def errors(case, got, o):
-    """{output: relative L2 error of its sampled rows}; NaN when any element of the output is not finite."""
-    wanted = {"dq": lambda: case.want_dq(o), "dkv": lambda: case.want_dkv(o)} if case.backward else {"o": case.want_o}
+def errors(got, wanted):
+    """{output: relative L2 error of its sampled elements}; NaN when any element of the output is not finite."""
     found = {}
     for name, want in wanted.items():
-        rows, right = want()
-        apart = float((got[name][rows].double() - right).norm() / right.norm())
+        sample, right = want()
+        apart = float((got[name][sample].detach().double() - right).norm() / right.norm())
         found[name] = apart if bool(got[name].isfinite().all()) else math.nan
     return found
 
 
-def measure(peer, source, key, rows):
+def is_right(found, tolerance, key, rows):
+    """Writes the row of the largest error. Returns whether all are within their tolerances."""
+    worst = max(found, key=lambda k: math.inf if math.isnan(found[k]) else found[k])
+    wrong = [k for k in found if not found[k] <= tolerance[k]]
+    if wrong:
+        note = f"{wrong[0]} differs from the formula, tolerance {tolerance[wrong[0]]}"
+        rows.emit(key, "error", found[wrong[0]], 0, "wrong", note)
+    else:
+        rows.emit(key, "error", found[worst], note=f"{worst}, sampled")
+    return not wrong
+
+
+def emit_times(case, seconds, key, rows):
+    """Writes the time of a pass and its FLOP/s, counted as in bench/suites/attention_case.h."""
+    per_pair = case.H * (6.0 * case.D + 4.0 * case.V if case.backward else 2.0 * (case.D + case.V))
+    time = statistics.median(seconds)
+    rows.emit(key, "kernel_time", time, len(seconds))
+    if case.valid:
+        rows.emit(key, "kernel_flops", case.valid * per_pair / time)
+    rows.emit(key, "listed_flops", case.listed * per_pair / time)
+
+
+def measure(peer, source, key, out, rows):
     import torch
     from torch_kernels import Clock
-    _, name, axes = common.parse_key(key)
-    out = common.make_key("attention", name, {**axes, "variant": peer})
     case = Case(key)
     call, o = PEERS[peer](case, source)
-    found = errors(case, call(), o)
+    found = errors(call(), case.wanted(o))
     torch.cuda.synchronize()
-    worst = max(found, key=lambda k: math.inf if math.isnan(found[k]) else found[k])
-    wrong = [k for k in found if not found[k] <= TOLERANCE[k]]
-    if wrong:
-        note = f"{wrong[0]} differs from the formula, tolerance {TOLERANCE[wrong[0]]}"
-        return rows.emit(out, "error", found[wrong[0]], 0, "wrong", note)
-    rows.emit(out, "error", found[worst], note=f"{worst}, sampled")
-    seconds = Clock("cuda").samples(call)
-    time = statistics.median(seconds)
-    rows.emit(out, "kernel_time", time, len(seconds))
-    if case.valid:
-        rows.emit(out, "kernel_flops", case.flops(case.valid) / time)
-    rows.emit(out, "listed_flops", case.flops(case.idx.numel()) / time)
+    if is_right(found, TOLERANCE, out, rows):
+        emit_times(case, Clock("cuda").samples(call), out, rows)
+
+
+def cases_of(o):
+    """(key of the rows, Plumb's key) of every case; ends the program when the peer does not compute one of them."""
+    own, found = common.ATTENTION_PEERS[o.peer][0], []
+    for key in o.keys:
+        suite, name, axes = common.parse_key(key)
+        if suite != "attention" or axes.get("variant") != own:
+            common.die(f"{key}: want attention/fwd?variant={own}&... or bwd", 2)
+        found.append((common.make_key("attention", name, {**axes, "variant": o.peer}), key))
+    return found
 
 
 def options():
@@ -345,15 +370,9 @@ def main():
             common.die("--build goes with --peer flashmla and a checkout of it", 2)
         build(source, Path(o.build))
         return 0
-    for key in o.keys:
-        suite, _, axes = common.parse_key(key)
-        if suite != "attention" or axes.get("variant") != "sparse":
-            common.die(f"{key}: want attention/fwd?variant=sparse&... or bwd", 2)
     if o.device != "cuda":
         common.die("the public kernels need --device cuda", 2)
-    cases = [(common.make_key("attention", n, {**axes, "variant": o.peer}), key)
-             for key in o.keys for _, n, axes in [common.parse_key(key)]]
-    return common.peer_main(o, cases, o.peer, lambda key, _, rows: measure(o.peer, source, key, rows))
+    return common.peer_main(o, cases_of(o), o.peer, lambda key, out, rows: measure(o.peer, source, key, out, rows))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,17 @@ ROOT = Path(__file__).resolve().parents[2]
 HARNESS = 125  # exit code: failure of the harness or the machine, as in bench
 FAILED = 4     # exit code: a case has no value
 
+# peer of suite attention: the variant of Plumb that computes the same, and the passes that the peer has
+ATTENTION_PEERS = {
+    "tilelang": ("sparse", ("fwd", "bwd")),
+    "cudnn": ("sparse", ("bwd",)),
+    "flashmla": ("sparse", ("fwd",)),
+    "sdpa_cudnn": ("dense_gqa", ("fwd", "bwd")),
+    "sdpa_flash": ("dense_gqa", ("fwd", "bwd")),
+    "flex": ("dynmask", ("fwd", "bwd")),
+    "dmattn": ("dynmask", ("fwd", "bwd")),
+}
+
 
 def die(text, code=HARNESS):
     print(f"peers: {text}", file=sys.stderr)

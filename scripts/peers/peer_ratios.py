@@ -36,7 +36,8 @@ def partners(key, peer_keys, plumb, metric):
                 and all(common.parse_key(k)[2][a] == axes[a] for a in ("dtype", "shape"))]
         return sorted(same, key=lambda k: statistics.median(plumb[k].values()))[:1]  # Plumb's fastest
     if suite == "attention":
-        return [k for k in [common.make_key(suite, case, {**axes, "variant": "sparse"})] if k in plumb]
+        own = common.ATTENTION_PEERS[axes["variant"]][0]
+        return [k for k in [common.make_key(suite, case, {**axes, "variant": own})] if k in plumb]
     graph = common.make_key(suite, case, {**axes, "mode": "graph"})
     both = [key] + [graph] * (axes.get("mode") == "eager" and graph not in peer_keys and metric != "kernel_launches")
     return [k for k in dict.fromkeys(both) if k in plumb]

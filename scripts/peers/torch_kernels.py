@@ -51,6 +51,17 @@ def nf4(n, dtype, device, _):
     return lambda: [bnb.dequantize_4bit(codes, state)], want
 
 
+def sdpa(q, k, v, backend, causal, gqa=True):
+    """scaled_dot_product_attention by one backend and no other."""
+    try:
+        with sdpa_kernel(backend):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=gqa)
+    except RuntimeError as error:
+        if "No available kernel" in str(error) or "No viable backend" in str(error):
+            raise NotImplementedError(f"PyTorch has no {backend.name} for this call") from None
+        raise
+
+
 def attention(n, dtype, device, backend, backward=False):
     if n["p"] or n["n"]:
         raise NotImplementedError("this peer attends over whole rows")
@@ -60,13 +71,7 @@ def attention(n, dtype, device, backend, backward=False):
     do = normal(*q.shape, dtype=dtype, device=device)
 
     def forward():
-        try:
-            with sdpa_kernel(backend):
-                return F.scaled_dot_product_attention(q, k, v, is_causal=bool(n["c"]), enable_gqa=n["H"] != n["K"])
-        except RuntimeError as error:
-            if "No available kernel" in str(error) or "No viable backend" in str(error):
-                raise NotImplementedError(f"PyTorch has no {backend.name} for this call") from None
-            raise
+        return sdpa(q, k, v, backend, bool(n["c"]), n["H"] != n["K"])
 
     def want():
         Q, K, V = (t.detach().double().requires_grad_() for t in (q, k, v))

@@ -21,8 +21,10 @@ with open(os.environ["LOG"], "a") as log:
 done = open(os.environ["LOG"]).read().split().count(side) - 1
 rows = common.Rows(out, "played")
 keys = [os.environ["KEY"]] + [os.environ["KEY"].replace("eager", "graph")] * (side == "plumb")
+if keys[0].startswith("attention/"):
+    keys = [keys[0] if side == "plumb" else keys[0].replace("=dynmask", "=" + side)]
 for key, scale in zip(keys, (1, 0.5)):
-    rows.emit(key, "step_time", scale * figures[done % len(figures)], 5)
+    rows.emit(key, os.environ.get("TIME", "step_time"), scale * figures[done % len(figures)], 5)
     rows.emit(key, "tokens_per_second", 64 / figures[done % len(figures)])
 if side == "plumb":
     rows.emit("ceiling/copy", "copy_rate", 1e10)
@@ -47,6 +49,7 @@ cat >python <<'SH'
 case $1 in
 *torch_step.py | *torch_ranks.py) side=torch figures='0.03 0.08 0.08' ;;
 *hf_step.py) side=hf figures='0.1 0.2 0.4' ;;
+*gqa_peers.py) side=flex figures='0.03 0.08 0.08' && echo "$@" >"${0%/*}/gqa_arguments" ;;
 esac
 [ -z "$PEER_ENDS" ] || exit "$PEER_ENDS"
 while [ "$1" != --out ]; do shift; done
@@ -61,7 +64,7 @@ run() { "$peers/run" --what qlora --cases tiny:1x64 "$@"; }
 table "$peers/run" <<'TABLE'
 --help                            |   0 | --what
 --what qloar                      |   2 | 'qloar' is not one of full, qlora, backward, kernels, attention, ranks, comm
---peers jax                       |   2 | 'jax' is not one of torch, hf, tilelang, cudnn, flashmla
+--peers jax                       |   2 | 'jax' is not one of torch, hf, tilelang, cudnn, flashmla, sdpa_cudnn, sdpa_flash, flex, dmattn
 --what full --peers hf            |   2 | none of them measures full
 --cases tiny                      |   2 | 'tiny' is not MODEL:BATCHxSEQ
 --cases tiny:0x64                 |   2 | 'tiny:0x64' is not MODEL:BATCHxSEQ
@@ -133,6 +136,17 @@ grep -qE '^torch: .* eager ranks=2 +/ plumb graph +0\.03 +0\.005 ' log || fail '
 [[ $(grep -c -- '-plumb,' g.csv) -eq 5 ]] || fail "not the rows of --plumb"
 KEY="throughput/step?batch=1&$axes"
 
+# ---- grouped-query attention: a peer without --path; its ratio is to the variant that computes the same --------------
+: >"$LOG"
+export TIME=kernel_time
+KEY='attention/fwd?dtype=bf16&heads=32&list=union&masked=0&qk=64&seq=8192&topk=1024&variant=dynmask'
+expect 0 'rows: h.csv' "$peers/run" --what attention --peers flex --processes 1 --out h.csv
+grep -qE '^flex: fwd union S8192 H32 D64 W1024 +/ plumb dynmask +0\.03 +0\.01 ' log || fail 'no ratio of flex'
+grep -q "variant=flex,ours_over_peer,.*,0.333333333,.*Plumb's dynmask: 0.01 s over 0.03 s" h.csv || fail 'ours_over_peer of flex'
+grep -q -- "--peer flex --out .* ${KEY//\?/.}" gqa_arguments || fail "not the arguments of flex: $(cat gqa_arguments)"
+KEY="throughput/step?batch=1&$axes"
+unset TIME
+
 # ---- the cases of every peer, from the real bench -----------------------------------------------------------
 export PB_BENCH=$bench
 unset PB_CONTROLS
@@ -168,7 +182,6 @@ one_line() { # one_line EXIT TEXT COMMAND...: as expect, with one line of output
     [[ $(wc -l <log) -eq 1 ]] || fail "more than a line: $2"
 }
 attention() { "$peers/run" --what attention --device cuda "$@"; }
-one_line 2 'a --path is needed to measure attention' attention
 for peer in tilelang cudnn flashmla; do
     one_line 2 "--path $peer=PATH is missing" attention --peers $peer
     one_line 125 'nowhere is not there: a ' attention --path $peer=nowhere
@@ -197,12 +210,45 @@ for sides in 'tilelang 12' 'cudnn 6' 'flashmla 6'; do
     [[ $(grep -c "^attention ${sides% *}: " log) -eq ${sides#* } ]] || fail "not $sides cases"
 done
 grep -q 'cudnn: .*/fwd\|flashmla: .*/bwd\|variant=dense' log && fail 'a case that the peer has not'
+expect 0 'attention flex: attention/bwd?dtype=bf16&heads=32&list=union&masked=0&qk=128&seq=16384&topk=1024&variant=dynmask' \
+    attention --dry-run
+for peer in sdpa_cudnn sdpa_flash flex dmattn; do
+    [[ $(grep -c "^attention $peer: " log) -eq 8 ]] || fail "not 8 cases of $peer"
+done
+[[ $(wc -l <log) -eq 32 && $(grep -c '^attention sdpa.*variant=dense_gqa$' log) -eq 16 ]] || fail 'other cases than those of PyTorch'
+one_line 2 'want attention/fwd?variant=dynmask&... or bwd' "$peers/gqa_peers.py" --peer flex 'attention/fwd?variant=sparse'
 key='attention/fwd?dtype=bf16&heads=8&list=causal&masked=0&qk=512&seq=40&topk=16&variant=sparse'
 "$attention_lists" "$key" | od -An -v -t d4 -w64 >lists
 [[ $(wc -l <lists) -eq 40 ]] || fail 'not 40 lists of 16'
 awk '{ n = 0; for (w = 1; w <= 16; w++) { if ($w >= NR || seen[NR, $w]++ && $w >= 0) bad = 1; n += $w >= 0 } }
     n != (NR < 16 ? NR : 16) { bad = 1 } END { exit bad }' lists || fail 'lists that are not the case'"'"'s'
 expect 2 'has no lists' "$attention_lists" "${key/sparse/dense}"
+# Dynamic mask: the biases of the backward pass too, and the keys that each query of the definition keeps.
+key='attention/bwd?dtype=bf16&heads=8&list=KIND&masked=0&qk=64&seq=90&topk=16&variant=dynmask'
+for kind in union exact; do
+    "$attention_lists" "${key/KIND/$kind}" >"$kind" || fail "no lists of $kind"
+    PYTHONPATH=$peers python3 - $kind 2 90 16 <<'PYTHON' >"$dir/log" 2>&1 || fail "lists of $kind that are not the case's"
+import array
+import sys
+
+import common
+
+kind, K, S, keep = sys.argv[1], *map(int, sys.argv[2:])
+data = open(kind, "rb").read()
+bias, lists = array.array("f", data[:4 * K * S]), array.array("i", data[4 * K * S:])
+assert bias == array.array("f", [2 * (2 * common.uniform(4, i) - 1) for i in range(K * S)]), "biases"
+L = len(lists) // (2 * K)
+for k in range(K):
+    slots = list(zip(lists[k * L:(k + 1) * L], lists[(K + k) * L:(K + k + 1) * L]))
+    def first(n):
+        return set(sorted(range(n), key=lambda j: -bias[k * S + j])[:keep])
+    for i in range(S):
+        want = first(i + 1) if kind == "exact" else {j for j in first(S) if j <= i}
+        assert {j for j, until in slots if 0 <= j <= i < until} == want, (k, i)
+PYTHON
+done
+key=${key/KIND/causal} && key=${key/topk=16/topk=0}
+expect 2 'has no lists' "$attention_lists" "${key/dynmask/dense_gqa}"
 
 # ---- the peers' token ids equal the trainer's ----------------------------------------------------------------
 # One process asks for all batches, as in a measurement, where the text is read once.
