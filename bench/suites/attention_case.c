@@ -46,6 +46,8 @@ static pb_status consistent(const pb_attn *a)
     if (a->masked && a->list != PB_LIST_RANDOM) return pb_fail(PB_EINVAL, "masked=%d needs list=random", a->masked);
     if (own_lists != (a->variant == PB_VARIANT_DYNMASK))
         return pb_fail(PB_EINVAL, "list=union and list=exact are those of variant=dynmask, which has no others");
+    if (a->bias != PB_BIAS_RANDOM && a->variant != PB_VARIANT_DYNMASK)
+        return pb_fail(PB_EINVAL, "only the keys of variant=dynmask have biases");
     if (!pb_attn_is_gqa(a)) return PB_OK;
     if (a->H % PB_GQA_GROUP || a->D > 256)
         return pb_fail(PB_EINVAL, "heads=%d qk=%d: grouped-query attention needs a multiple of %d heads, and qk <= 256",
@@ -87,15 +89,18 @@ pb_status pb_attn_of(const pb_case *c, pb_attn *out)
 {
     static const char *const variants[] = {"sparse", "dense", "deterministic", "dynmask", "dense_gqa", NULL};
     static const char *const lists[] = {"random", "causal", "v4", "union", "exact", NULL};
+    static const char *const biases[] = {"random", "clustered", "blocks", NULL};
     static const char *const dtypes[] = {"f32", "bf16", NULL};
     pb_attn a = {.backward = strcmp(c->name, "bwd") == 0};
-    int variant, list, dtype;
+    int variant, list, dtype, bias = PB_BIAS_RANDOM;
     if (!a.backward && strcmp(c->name, "fwd") != 0)
         return pb_fail(PB_EINVAL, "suite attention has no case '%s', only fwd and bwd", c->name);
     PB_TRY(word(c, "variant", variants, &variant));
     PB_TRY(word(c, "list", lists, &list));
     PB_TRY(word(c, "dtype", dtypes, &dtype));
+    if (pb_case_get(c, "bias")) PB_TRY(word(c, "bias", biases, &bias));
     a.variant = (pb_attn_variant)variant, a.list = (pb_attn_list)list, a.dtype = (pb_dtype)dtype;
+    a.bias = (pb_attn_bias)bias;
     PB_TRY(number(c, "seq", 1, 1 << 20, &a.S));
     PB_TRY(number(c, "heads", 1, 1 << 10, &a.H));
     PB_TRY(number(c, "qk", 8, 576, &a.D));
@@ -120,6 +125,22 @@ static uint32_t spread(uint32_t x)
 }
 
 static uint32_t key_of(int i, uint32_t which) { return spread(spread((uint32_t)i + 0x9e3779b9u) + which); }
+
+/* A uniform value in [-2,2) for kv head kv, of a stream of values. */
+static float uniform(int kv, uint32_t stream, int n)
+{
+    return (float)spread(key_of(kv, stream) + (uint32_t)n) * 0x1p-30f - 2;
+}
+
+void pb_attn_biases(const pb_attn *a, int K, float *bias)
+{
+    for (int kv = 0; kv < K; kv++)
+        for (int j = 0; j < a->S; j++)
+            bias[(size_t)kv * (size_t)a->S + (size_t)j] =
+                a->bias == PB_BIAS_BLOCKS
+                    ? uniform(kv, 4, j / PB_BIAS_BLOCK) * 0.99f - 1e-6f * (float)(j % PB_BIAS_BLOCK)
+                    : 0.9f * uniform(kv, 4, j / PB_BIAS_RUN) + 0.1f * uniform(kv, 5, j);
+}
 
 /* Applies a bijection on the next power of two (additions, odd multipliers and xor-shifts, all invertible) repeatedly
  * until the result is below n. This cycle walking gives a permutation of 0..n-1, without a table. */

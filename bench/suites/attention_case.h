@@ -35,7 +35,18 @@ typedef enum pb_attn_variant {
  *         keys. Only variant dynmask has them, and it has no others. */
 typedef enum pb_attn_list { PB_LIST_RANDOM, PB_LIST_CAUSAL, PB_LIST_V4, PB_LIST_UNION, PB_LIST_EXACT } pb_attn_list;
 
+/* The biases of the keys of variant dynmask, which decide which keys a list has; between -2 and 2, other ones for each kv
+ * head.
+ * random:    independent and uniform, so the kept keys are scattered.
+ * clustered: nine tenths are common to PB_BIAS_RUN neighbouring keys, so most kept keys lie in runs, as where a trained
+ *            model finds a passage important.
+ * blocks:    PB_BIAS_BLOCK neighbouring keys have nearly the same bias, so whole blocks are kept. Within a block the
+ *            biases fall by 1e-6 from key to key, so that no two are equal and every top-w selects the same keys. */
+typedef enum pb_attn_bias { PB_BIAS_RANDOM, PB_BIAS_CLUSTERED, PB_BIAS_BLOCKS } pb_attn_bias;
+
 enum {
+    PB_BIAS_RUN = 32,
+    PB_BIAS_BLOCK = 64,
     PB_V4_WINDOW = 128,
     PB_V4_RATIO = 4,
     PB_GQA_GROUP = 4 /* query heads of a kv head in grouped-query attention */
@@ -47,6 +58,7 @@ typedef struct pb_attn {
     bool backward;
     pb_attn_variant variant;
     pb_attn_list list;
+    pb_attn_bias bias;
     int S, S_kv, H, D, V, W;
     int masked; /* per cent of the slots that are -1 */
     pb_dtype dtype;
@@ -59,6 +71,8 @@ bool pb_attn_is_gqa(const pb_attn *a);
 pb_status pb_attn_of(const pb_case *c, pb_attn *out);
 /* Fills idx[S,W] with the key lists of a sparse case; -1 marks a masked slot. ENOMEM. */
 pb_status pb_attn_lists(const pb_attn *a, int32_t *idx);
+/* Fills bias[K,S] with the biases of a case of variant dynmask that are not random. */
+void pb_attn_biases(const pb_attn *a, int K, float *bias);
 /* The w-th of n rows drawn without replacement for query i, 0 <= w < n: element w of a permutation of 0..n-1 that
  * depends on i. */
 int32_t pb_attn_draw(int i, int n, int w);

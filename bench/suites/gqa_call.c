@@ -112,6 +112,17 @@ static void carve(pb_gqa_call *c)
     if (c->L) c->dbias = pb_carve(&c->memory, keys * sizeof *c->dbias);
 }
 
+static pb_status draw_biases(pb_ctx *ctx, const pb_gqa_call *c, size_t keys)
+{
+    if (c->a.bias == PB_BIAS_RANDOM) return pb_attn_fill(ctx, c->bias, keys, PB_F32, 4, 0, 2);
+    float *bias = malloc(keys * sizeof *bias);
+    if (!bias) return pb_fail(PB_ENOMEM, "attention: no memory for %zu biases", keys);
+    pb_attn_biases(&c->a, c->K, bias);
+    const pb_status s = pb_upload(ctx, c->bias, bias, keys * sizeof *bias);
+    free(bias);
+    return s;
+}
+
 /* Fills the inputs, and the outputs with PB_UNWRITTEN. */
 static pb_status draw_tensors(pb_ctx *ctx, const pb_gqa_call *c)
 {
@@ -122,7 +133,7 @@ static pb_status draw_tensors(pb_ctx *ctx, const pb_gqa_call *c)
     PB_TRY(pb_attn_fill(ctx, c->q, queries, a->dtype, 1, 0, unit));
     PB_TRY(pb_attn_fill(ctx, c->k, kv, a->dtype, 2, 0, unit));
     PB_TRY(pb_attn_fill(ctx, c->v, kv, a->dtype, 3, 0, unit));
-    if (c->L) PB_TRY(pb_attn_fill(ctx, c->bias, keys, PB_F32, 4, 0, 2));
+    if (c->L) PB_TRY(draw_biases(ctx, c, keys));
     PB_TRY(pb_attn_fill(ctx, c->o, queries, a->dtype, 0, PB_UNWRITTEN, 0));
     PB_TRY(pb_attn_fill(ctx, c->lse, heads, PB_F32, 0, PB_UNWRITTEN, 0));
     if (!a->backward) return PB_OK;

@@ -183,7 +183,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
     return s;
 }
 
-#define OMITTED "cp=1 slices=contiguous"
+#define OMITTED "bias=random cp=1 slices=contiguous"
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
     PB_TRY(pb_attn_crossovers(emitter));
@@ -216,6 +216,7 @@ static const char *const grid[] = {"fwd,bwd list=random topk=32,128 seq=256,512"
                                    "fwd,bwd variant=dense list=causal topk=0 seq=256,512",
                                    "bwd variant=deterministic seq=256",
                                    "fwd,bwd variant=dynmask list=union,exact qk=64 topk=64 seq=256,512",
+                                   "fwd,bwd variant=dynmask list=union bias=clustered,blocks qk=64 topk=64 seq=512",
                                    "fwd,bwd variant=dense_gqa list=causal qk=64 topk=0 seq=256,512",
                                    NULL};
 static const char *const full_grid[] = {"fwd,bwd list=random,causal,v4 topk=32,128,640 seq=256,512,1280 heads=8,64",
@@ -246,6 +247,7 @@ static const char *const device_grid[] = {"fwd,bwd " BF16 "list=random topk=128,
                                           "bwd " BF16 "variant=sparse,deterministic topk=640 seq=1280 masked=0,75,100",
                                           GQA "variant=dynmask list=union topk=512,2048 seq=2048,8192",
                                           GQA "variant=dynmask list=exact topk=1024 seq=2048,8192",
+                                          GQA "variant=dynmask list=union bias=clustered,blocks topk=1024 seq=8192",
                                           GQA "variant=dense_gqa list=causal topk=0 seq=2048,8192",
                                           NULL};
 static const char *const device_full_grid[] = {
@@ -257,6 +259,7 @@ static const char *const device_full_grid[] = {
     "fwd " BF16 "topk=640 seq=1280 masked=75,100",
     "bwd " BF16 "variant=sparse,deterministic topk=640 seq=1280 masked=0,75,100",
     GQA "variant=dynmask list=union,exact topk=512,1024,2048,4096 seq=2048,4096,8192,16384,32768,65536",
+    GQA "variant=dynmask list=union,exact bias=clustered,blocks topk=512,1024,2048,4096 seq=8192,16384,65536",
     GQA "variant=dense_gqa list=causal topk=0 seq=2048,4096,8192,16384,32768,65536",
     NULL};
 
@@ -267,7 +270,7 @@ static const char *const ranks_grid[] = {
 static const char *const device_ranks_grid[] = {"fwd,bwd cp=2 " BF16 "list=random,v4 topk=640 seq=8192,32768",
                                                 DENSE "cp=2 " BF16 "seq=8192,32768 slices=contiguous,zigzag", NULL};
 
-#define AXES "cp= variant=sparse dtype=f32 heads=8 list=random masked=0 qk=512 seq=256 slices= topk=128"
+#define AXES "bias= cp= variant=sparse dtype=f32 heads=8 list=random masked=0 qk=512 seq=256 slices= topk=128"
 const pb_suite pb_suite_attention = {
     .name = "attention",
     .what = "sparse attention over key lists and dense attention, by length, list, heads and ranks that share a row",

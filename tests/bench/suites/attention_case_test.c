@@ -23,6 +23,8 @@ static void cases_that_cannot_be_are_refused(void **state)
     refused("fwd list=v4 masked=75", "needs list=random");
     refused("bwd variant=dense list=random", "use list=causal");
     refused("fwd cp=2", "cp=2, ranks=1");
+    refused("fwd bias=clustered", "only the keys of variant=dynmask have biases");
+    refused("fwd variant=dynmask list=union qk=64 bias=flat", "'flat'");
     refused("fwd cp=2 ranks=2 seq=254 list=v4", "needs a multiple of 8");
     assert_int_equal(sizes_of("bwd variant=dense list=causal topk=0").W, 0);
     assert_int_equal(sizes_of("fwd list=v4 seq=1283").S_kv, 1283 + 320);
@@ -145,6 +147,40 @@ static void v4_lists_are_a_window_and_complete_groups(void **state)
 /* ---- FLOPs of a case -------------------------------------------------------------------------------------- */
 
 /* The FLOP counts equal those that the authors of the public kernels (FlashMLA) give for these shapes. */
+/* The number of pairs of neighbouring keys of which exactly one is among the `keep` keys with the largest biases. */
+static int edges_of(const char *line, int keep)
+{
+    enum { K = 2, S = 2048 };
+    static float bias[K * S];
+    const pb_attn a = sizes_of(line);
+    int edges = 0;
+    assert_int_equal(a.S, S);
+    pb_attn_biases(&a, K, bias);
+    assert_memory_not_equal(bias, bias + S, S * sizeof *bias);
+    for (int j = 0, before = 0; j < S; j++) {
+        int above = 0;
+        assert_true(bias[j] >= -2 && bias[j] < 2);
+        for (int i = 0; i < S; i++) {
+            assert_true(i == j || bias[i] != bias[j]); /* every top-w selects the same keys */
+            above += bias[i] > bias[j];
+        }
+        const int kept = above < keep;
+        edges += j && kept != before;
+        before = kept;
+    }
+    return edges;
+}
+
+static void biases_keep_keys_in_runs_and_blocks(void **state)
+{
+    (void)state;
+    /* 8 of 32 blocks; a run of 32 keys of which a part is kept has more edges; scattered keys would have 768. */
+    const int blocks = edges_of("fwd variant=dynmask list=union qk=64 bias=blocks seq=2048 topk=512", 512);
+    const int runs = edges_of("fwd variant=dynmask list=union qk=64 bias=clustered seq=2048 topk=512", 512);
+    assert_true(blocks >= 4 && blocks <= 16);
+    assert_true(runs > 2 * blocks && runs < 300);
+}
+
 static void work_is_counted_as_public_kernels_count_it(void **state)
 {
     const pb_attn f = sizes_of("fwd heads=64 topk=640 seq=1280"), b = sizes_of("bwd heads=64 topk=640 seq=1280");
@@ -198,6 +234,7 @@ int main(void)
         cmocka_unit_test(masked_slots_are_as_many_as_asked_for),
         cmocka_unit_test(causal_lists_end_at_their_query),
         cmocka_unit_test(v4_lists_are_a_window_and_complete_groups),
+        cmocka_unit_test(biases_keep_keys_in_runs_and_blocks),
         cmocka_unit_test(work_is_counted_as_public_kernels_count_it),
         cmocka_unit_test(dense_pairs_are_a_triangle),
         cmocka_unit_test(the_largest_floor_binds),
