@@ -63,6 +63,11 @@ table "$peers/run" <<'TABLE'
 --what qloar                      |   2 | 'qloar' is not one of full, qlora, backward, kernels, attention, ranks, comm
 --peers jax                       |   2 | 'jax' is not one of torch, hf, tilelang, cudnn, flashmla
 --what full --peers hf            |   2 | none of them measures full
+--what full --recompute norms     |   2 | invalid choice: 'norms'
+--what comm,kernels --ranks 2 --recompute layer |   2 | --recompute: not with --what comm
+--what qlora,backward --loss-chunk 512 |   2 | --loss-chunk: not with --what backward
+--what ranks --ranks 2 --mlp-chunk 64 |   2 | --mlp-chunk: not with --what ranks
+--what qlora --loss-chunk few     |   2 | 'few' is not a number of tokens
 --cases tiny                      |   2 | 'tiny' is not MODEL:BATCHxSEQ
 --cases tiny:0x64                 |   2 | 'tiny:0x64' is not MODEL:BATCHxSEQ
 --cases tiny:1x64:half            |   2 | 'tiny:1x64:half' is not MODEL:BATCHxSEQ
@@ -73,7 +78,7 @@ table "$peers/run" <<'TABLE'
 --processes 0                      |   2 | --processes must be at least 1
 --device tpu                      |   2 | invalid choice
 TABLE
-expect 2 'no case of qlora for hf' run --peers hf --modes graph
+for peer in hf; do expect 2 "no case of qlora for $peer" run --peers $peer --modes graph; done
 touch there.csv
 expect 2 'there.csv exists' run --out there.csv
 
@@ -133,12 +138,41 @@ grep -qE '^torch: .* eager ranks=2 +/ plumb graph +0\.03 +0\.005 ' log || fail '
 [[ $(grep -c -- '-plumb,' g.csv) -eq 5 ]] || fail "not the rows of --plumb"
 KEY="throughput/step?batch=1&$axes"
 
+# ---- layers that are computed again: the case in the table, and what the peers' scripts accept ----------------------
+KEY="throughput/step?batch=1&${axes/seq=/"recompute=layer&seq="}"
+: >"$LOG"
+expect 0 'rows: h.csv' run --processes 1 --peers hf --recompute layer --out h.csv
+grep -qE '^hf: .* eager recompute=layer +/ plumb graph +0\.1 +0\.005 ' log ||
+    fail 'no ratio of a case with recompute=layer'
+KEY="throughput/step?batch=1&$axes"
+mkdir torch_stub && echo 'float32 = bfloat16 = None' >torch_stub/torch.py # all that the module needs to read a key
+case_of() { PYTHONPATH=$peers:torch_stub python3 -c 'import step, sys
+cases = [step.Case(key) for key in sys.argv[1:]]
+print(*[c.recompute for c in cases], len({c.group() for c in cases}))' "$@"; }
+expect 0 'none none layer 2' case_of "$KEY" "${KEY/mode=/"loss-chunk=512&mlp-chunk=64&mode="}" \
+    "${KEY/seq=/"recompute=layer&seq="}"
+expect 2 'peers have recompute=none or layer, not norms' case_of "${KEY/seq=/"recompute=norms&seq="}"
+expect 2 'peers do not have the axis pack' case_of "${KEY/rank=/"pack=on&rank="}"
+
+# ---- the geometry of scaled RoPE; the frequencies are those of transformers -----------------------------------------
+PYTHONPATH=$peers python3 -c 'import common
+for name in "llama-3.1-8b", "tiny-llama":
+    g = common.geometry(name)
+    f = common.rope_frequencies(g)
+    print(name, g["family"], g["factor"], len(f), *[f"{x:.5g}" for x in (f[0], f[len(f) // 2], f[-1])])
+    print(*[f"{x:.5g}" for x in f[28:37:4]])' >rope
+printf '%s\n' 'llama-3.1-8b LLAMA 8.0 64 1 0.00052485 3.0689e-07' '0.0032114 0.00052485 7.7847e-05' 'tiny-llama LLAMA 1.0 16 1 0.01 0.00017783' '' |
+    diff - rope >"$dir/log" || fail 'other frequencies than those of transformers'
+
 # ---- the cases of every peer, from the real bench -----------------------------------------------------------
 export PB_BENCH=$bench
 unset PB_CONTROLS
 expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' \
     "$peers/run" --what qlora,backward --device cuda --dry-run
 [[ $(grep -c '^qlora torch: ' log) -eq 16 && $(grep -c '^backward hf: ' log) -eq 8 ]] || fail 'not 8 cases'
+expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&loss-chunk=512&mlp-chunk=4096&mode=eager' \
+    "$peers/run" --what qlora --device cuda --cases llama-3.1-8b:4x4096 --recompute layer --loss-chunk 512 --mlp-chunk 4096 --dry-run
+[[ $(grep -c '&model=llama-3.1-8b&rank=16&recompute=layer&seq=4096&' log) -eq 3 ]] || fail 'not 3 cases of 8 billion parameters'
 expect 0 'kernels torch: kernels/nf4_dequantize?dtype=bf16&shape=' \
     "$peers/run" --what kernels --filter 'kernels/nf4_dequantize?dtype=bf16&*' --dry-run
 expect 0 'comm torch: comm/all_gather?bytes=1073741824&dtype=bf16&ranks=2' "$peers/run" --device cuda --ranks 2 --dry-run
