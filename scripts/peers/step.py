@@ -1,4 +1,4 @@
-"""step.py - training steps of a PyTorch model, by phases, eager or as a CUDA graph, for torch_step.py and hf_step.py.
+"""step.py - training steps of a PyTorch model, by phases, eager or as a CUDA graph, for the scripts *_step.py.
 A peer brings the model; the batch, the clip, AdamW, the timing and the rows are shared by all of them. Axes of a key that
 change the step are honoured or refused; loss-chunk and mlp-chunk, which say how Plumb divides its work, are ignored.
 """
