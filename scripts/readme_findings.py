@@ -38,7 +38,8 @@ def qlora(s):
     ours, texts = s.peers(("plumb",), "throughput/").get("plumb"), []
     if not ours:
         return ""
-    names = {"torch": "PyTorch with bitsandbytes", "hf": "Hugging Face + PEFT, eager and bound by the host,"}
+    names = {"torch": "PyTorch with bitsandbytes", "hf": "Hugging Face + PEFT, eager and bound by the host,",
+             "liger": "the same with Liger kernels", "compile": "the same with torch.compile"}
     for side, name in names.items():
         theirs = s.peers((side,), "throughput/").get(side)
         shares = {"step_time": [], "peak_memory": []}

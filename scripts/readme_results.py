@@ -13,7 +13,8 @@ import types
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STEP = ("model", "tuning", "batch", "seq")
 STEP_PEERS = {"plumb": "Plumb, same rounds", "torch": "PyTorch, NF4 of bitsandbytes",
-              "torch-graph": "the same as a CUDA graph", "hf": "Hugging Face + PEFT + bitsandbytes"}
+              "torch-graph": "the same as a CUDA graph", "hf": "Hugging Face + PEFT + bitsandbytes",
+              "liger": "the same with Liger kernels", "compile": "the same with torch.compile"}
 KERNEL_PEERS = {"tilelang": "tilelang", "cudnn": "cuDNN", "flashmla": "FlashMLA"}
 
 

@@ -48,17 +48,37 @@ def def_lines(path, macro):
         yield [a or b for a, b in fields]
 
 
+# The fields of a model's line in model.def, by macro
+GEOMETRIES = {"GEOMETRY": "name family V D L H K d I eps theta tied bias qk_norm max_pos",
+              "GEOMETRY_LLAMA3": "name V D L H K d I eps theta tied factor max_pos"}
+# Constants that GEOMETRY_LLAMA3 of trainer/model/geometry.c adds to the factor, in the words of transformers
+LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+
+
 def geometry(name):
-    keys = "name family V D L H K d I eps theta tied bias qk_norm max_pos".split()
-    all_names = []
-    for fields in def_lines("trainer/model/model.def", "GEOMETRY"):
-        all_names.append(fields[0])
+    """The geometry of a model; `factor` is that of scaled RoPE, 1 without scaling."""
+    lines = [(fields, keys) for macro, keys in GEOMETRIES.items()
+             for fields in def_lines("trainer/model/model.def", macro)]
+    for fields, keys in lines:
         if fields[0] == name:
-            g = dict(zip(keys, fields))
-            for k in keys[2:]:
-                g[k] = float(g[k].rstrip("f")) if k in ("eps", "theta") else int(g[k])
+            g = {"family": "LLAMA", "bias": "0", "qk_norm": "0", "factor": "1", **dict(zip(keys.split(), fields))}
+            for k in g.keys() - {"name", "family"}:
+                g[k] = float(g[k].rstrip("f")) if k in ("eps", "theta", "factor") else int(g[k])
             return g
-    die(f"model {name} is not one of {', '.join(all_names)}", 2)
+    die(f"model {name} is not one of {', '.join(fields[0] for fields, _ in lines)}", 2)
+
+
+def rope_frequencies(g):
+    """Radians per position of every pair of elements of a head. Scaled as in Llama 3.1, a pair that turns less than
+    low_freq_factor times in the original context turns `factor` times slower, one that turns more than high_freq_factor
+    times is unchanged, and between them is a linear transition."""
+    low, high, length = LLAMA3.values()
+
+    def scaled(f):
+        unchanged = min(max((length * f / (2 * math.pi) - low) / (high - low), 0.0), 1.0)
+        return f * (unchanged + (1 - unchanged) / g["factor"])
+    found = [g["theta"] ** (-2 * i / g["d"]) for i in range(g["d"] // 2)]
+    return found if g["factor"] == 1 else [scaled(f) for f in found]
 
 
 def parse_key(key):

@@ -4,7 +4,8 @@
 The model is that of transformers, eager, with PyTorch's scaled_dot_product_attention. Projections are bitsandbytes'
 Linear4bit (NF4, blocks of 64, scales in f32). Adapters are PEFT's on the same targets; both norm gains of every layer
 are trained as well, as in Plumb. PEFT keeps adapters and their products in f32, transformers keeps gains in the model's
-dtype: both are the defaults that a user gets. No checkpointing, no compilation, use_cache off.
+dtype: both are the defaults that a user gets. No compilation, use_cache off. recompute=layer is transformers' gradient
+checkpointing, which keeps the input of every layer.
 
 usage: hf_step.py [--device cpu|cuda] [--out FILE.csv] KEY...
        KEY: a case of bench with clip=multi, mode=eager, tuning=qlora: throughput/step?... or backward/step?...
@@ -16,16 +17,19 @@ import peft
 import torch
 import transformers
 
+import common
 import step
 
 
 def config(case):
     g = case.geometry
+    scaled = {"rope_type": "llama3", "factor": g["factor"], **common.LLAMA3}
+    rope = {"rope_type": "default"} if g["factor"] == 1 else scaled
     c = transformers.AutoConfig.for_model(
         g["family"].lower(), vocab_size=g["V"], hidden_size=g["D"], intermediate_size=g["I"],
         num_hidden_layers=case.layers, num_attention_heads=g["H"], num_key_value_heads=g["K"], head_dim=g["d"],
         rms_norm_eps=g["eps"], tie_word_embeddings=bool(g["tied"]), max_position_embeddings=g["max_pos"],
-        rope_parameters={"rope_type": "default", "rope_theta": g["theta"]}, use_cache=False)
+        rope_parameters={**rope, "rope_theta": g["theta"]}, use_cache=False)
     if bool(g["bias"]) != (g["family"] == "QWEN2"):
         raise NotImplementedError(f"{case.model}: transformers' {g['family']} has other biases")
     return c
@@ -63,6 +67,9 @@ class Model:
         for name, p in self.model.named_parameters():
             if ".layers." in name and name.endswith("layernorm.weight"):
                 p.requires_grad_(True)
+        if case.recompute == "layer":
+            base.gradient_checkpointing_enable({"use_reentrant": False})
+            base.disable_input_require_grads()  # a gradient of the embedding, which only use_reentrant=True needs
         self.model.train()
         self.base, self.vocabulary = base, case.geometry["V"]
         self.params = list(self.model.parameters())
@@ -75,7 +82,11 @@ class Model:
         return self.base.loss_function(logits, None, self.vocabulary, shift_labels=targets)
 
 
-if __name__ == "__main__":
+def main(doc, build, also=""):
     transformers.logging.set_verbosity_error()
-    sys.exit(step.main(__doc__, Model, f"transformers {transformers.__version__}, PEFT {peft.__version__}, "
-                       f"bitsandbytes {bnb.__version__}, PyTorch {torch.__version__}, fused AdamW"))
+    return step.main(doc, build, f"transformers {transformers.__version__}, PEFT {peft.__version__}, "
+                     f"bitsandbytes {bnb.__version__}, {also}PyTorch {torch.__version__}, fused AdamW")
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, Model))

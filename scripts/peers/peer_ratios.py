@@ -46,7 +46,7 @@ def partners(key, peer_keys, plumb, metric):
 def label(key):
     suite, case, axes = common.parse_key(key)
     if suite in ("throughput", "backward"):
-        several = [f"{a}={axes[a]}" for a in ("ranks", "shard", "reduce") if a in axes]
+        several = [f"{a}={axes[a]}" for a in "ranks shard reduce recompute loss-chunk mlp-chunk".split() if a in axes]
         return " ".join([suite, axes["tuning"], axes["model"], f"B{axes['batch']}", f"S{axes['seq']}", axes["mode"],
                          *several])
     if suite == "comm":

@@ -1,5 +1,6 @@
-"""step.py - training steps of a PyTorch model, by phases, eager or as a CUDA graph, for torch_step.py and hf_step.py.
-A peer brings the model; the batch, the clip, AdamW, the timing and the rows are shared by all of them.
+"""step.py - training steps of a PyTorch model, by phases, eager or as a CUDA graph, for the scripts *_step.py.
+A peer brings the model; the batch, the clip, AdamW, the timing and the rows are shared by all of them. Axes of a key that
+change the step are honoured or refused; loss-chunk and mlp-chunk, which say how Plumb divides its work, are ignored.
 """
 import re
 import statistics
@@ -14,6 +15,7 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 class Case:
     """A case of bench's throughput or backward suite."""
+    AXES = set("batch clip dtype layers loss-chunk mlp-chunk mode model rank recompute seq targets tuning".split())
 
     def __init__(self, key):
         self.suite, name, a = common.parse_key(key)
@@ -23,20 +25,26 @@ class Case:
             self.model, self.tuning, self.mode, self.dtype = a["model"], a["tuning"], a["mode"], DTYPES[a["dtype"]]
             self.B, self.S, self.layers, self.rank = (int(a[n]) for n in ("batch", "seq", "layers", "rank"))
             self.targets, clip = a["targets"].split("+"), a["clip"]
+            self.recompute = a.get("recompute", "none")
         except (KeyError, ValueError) as error:
             common.die(f"{key}: axis {error}", 2)
         if clip != "multi" or self.tuning not in ("full", "lora", "qlora") or self.mode not in ("eager", "graph"):
             common.die(f"{key}: peers have clip=multi, tuning=full, lora or qlora, mode=eager or graph", 2)
+        if self.recompute not in ("none", "layer"):
+            common.die(f"{key}: peers have recompute=none or layer, not {self.recompute}", 2)
+        for axis in sorted(set(a) - self.AXES):
+            common.die(f"{key}: peers do not have the axis {axis}", 2)
         self.geometry = common.geometry(self.model)
         self.layers = self.layers or self.geometry["L"]
 
     def group(self):
         """Cases of one group train the same model."""
-        return self.model, self.layers, self.tuning, str(self.dtype), self.rank, tuple(self.targets)
+        return self.model, self.layers, self.tuning, str(self.dtype), self.rank, tuple(self.targets), self.recompute
 
 
 class Step:
-    """`logits` maps ids [B,S] to logits [B,S,V]; `loss` maps logits and targets to the mean over loss tokens."""
+    """`logits` maps ids [B,S] to logits [B,S,V], or to what `loss` needs instead of them; `loss` maps that and targets
+    to the mean over loss tokens."""
 
     def __init__(self, model, case, device):
         ids, targets = common.batch(case.B, case.S)
@@ -153,8 +161,8 @@ class Peer:
             torch.manual_seed(42)
             self.model, self.key = self.build(case, self.device), case.group()
         step = Step(self.model, case, self.device)
-        self.memory.reset()
         step.warm_up(self.device)
+        self.memory.reset()  # after the first steps: compiling and choosing kernels takes memory that a step does not
         call, phases = timed(case, step)
         seconds, host = common.sample(self.device, call)
         peak, loss, n = self.memory.peak(), float(step.value), len(seconds)

@@ -112,6 +112,7 @@ def sharded(model, case, world):
 
 class Case(step.Case):
     """A case of suite throughput with several ranks."""
+    AXES = step.Case.AXES | {"accumulate", "ranks", "reduce", "shard"}
 
     def __init__(self, key):
         super().__init__(key)

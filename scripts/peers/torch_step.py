@@ -5,17 +5,21 @@ The peer is written as a careful user of PyTorch would: separate projections, rm
 cross_entropy over f32 logits, a global clip, fused AdamW. tuning=full trains everything: weights, gradients and moments
 are f32, and a step in bf16 casts the weights before each product. tuning=lora keeps the projections in the model's dtype,
 tuning=qlora in bitsandbytes' NF4 (dequantised before each product, forward and backward); both train f32 adapters and
-both norm gains of every layer, as Plumb does. The backward pass recomputes nothing except the dequantised weights.
+both norm gains of every layer, as Plumb does. The backward pass recomputes nothing except the dequantised weights and,
+with recompute=layer, each layer from its input.
 
 usage: torch_step.py [--device cpu|cuda] [--out FILE.csv] KEY...
        KEY: a case of bench with clip=multi, tuning=full, lora or qlora: throughput/step?... or backward/step?...
 """
+import functools
 import sys
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
+import common
 import step
 
 
@@ -106,7 +110,7 @@ class Model(nn.Module):
                 return Trained(width, out, bias=bias, device=device)
             return Adapted(width, out, bias, case.rank if name in case.targets else 0, case, device)
 
-        self.g, self.ropes, self.dtype = g, {}, case.dtype
+        self.g, self.ropes, self.dtype, self.again = g, {}, case.dtype, case.recompute == "layer"
         self.embed = nn.Embedding(g["V"], g["D"], dtype=kept, device=device)
         self.blocks = nn.ModuleList(Block(g, linear, gain) for _ in range(case.layers))
         self.gain = gain(g["D"], full)
@@ -122,8 +126,8 @@ class Model(nn.Module):
         """The rotation at positions 0..S-1; its tables are computed once per length."""
         if S not in self.ropes:
             device, g = self.embed.weight.device, self.g
-            at = torch.arange(0, g["d"], 2, device=device).double() / g["d"]
-            angle = torch.arange(S, device=device)[:, None] * (g["theta"] ** -at)[None]
+            each = torch.tensor(common.rope_frequencies(g), dtype=torch.float64, device=device)
+            angle = torch.arange(S, device=device)[:, None] * each[None]
             self.ropes[S] = angle.cos().to(self.dtype), angle.sin().to(self.dtype)
         cos, sin = self.ropes[S]
 
@@ -134,8 +138,10 @@ class Model(nn.Module):
 
     def logits(self, ids):
         x, rope = self.embed(ids).to(self.dtype), self.rope(ids.shape[1])
+        # No random numbers are drawn, and a CUDA graph cannot record that their state is saved.
+        again = functools.partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
         for block in self.blocks:
-            x = block(x, rope)
+            x = again(block, x, rope) if self.again else block(x, rope)
         x = F.rms_norm(x, self.gain.shape, self.gain.to(x.dtype), self.g["eps"])
         return F.linear(x, self.head.weight.to(x.dtype))
 

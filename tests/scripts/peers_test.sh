@@ -50,6 +50,8 @@ case $1 in
 *torch_step.py | *torch_ranks.py) side=torch figures='0.03 0.08 0.08' ;;
 *hf_step.py) side=hf figures='0.1 0.2 0.4' ;;
 *gqa_peers.py) side=flex figures='0.03 0.08 0.08' && echo "$@" >"${0%/*}/gqa_arguments" ;;
+*liger_step.py) side=liger figures='0.05 0.1 0.2' ;;
+*compile_step.py) side=compile figures='0.02 0.1 0.1' ;;
 esac
 [ -z "$PEER_ENDS" ] || exit "$PEER_ENDS"
 while [ "$1" != --out ]; do shift; done
@@ -64,8 +66,14 @@ run() { "$peers/run" --what qlora --cases tiny:1x64 "$@"; }
 table "$peers/run" <<'TABLE'
 --help                            |   0 | --what
 --what qloar                      |   2 | 'qloar' is not one of full, qlora, backward, kernels, attention, ranks, comm
---peers jax                       |   2 | 'jax' is not one of torch, hf, tilelang, cudnn, flashmla, sdpa_cudnn, sdpa_flash, flex, dmattn
+--peers jax                       |   2 | 'jax' is not one of torch, hf, liger, compile, tilelang, cudnn, flashmla, sdpa_cudnn, sdpa_flash, flex, dmattn
 --what full --peers hf            |   2 | none of them measures full
+--what backward --peers liger     |   2 | none of them measures backward
+--what full --recompute norms     |   2 | invalid choice: 'norms'
+--what comm,kernels --ranks 2 --recompute layer |   2 | --recompute: not with --what comm
+--what qlora,backward --loss-chunk 512 |   2 | --loss-chunk: not with --what backward
+--what ranks --ranks 2 --mlp-chunk 64 |   2 | --mlp-chunk: not with --what ranks
+--what qlora --loss-chunk few     |   2 | 'few' is not a number of tokens
 --cases tiny                      |   2 | 'tiny' is not MODEL:BATCHxSEQ
 --cases tiny:0x64                 |   2 | 'tiny:0x64' is not MODEL:BATCHxSEQ
 --cases tiny:1x64:half            |   2 | 'tiny:1x64:half' is not MODEL:BATCHxSEQ
@@ -76,7 +84,7 @@ table "$peers/run" <<'TABLE'
 --processes 0                      |   2 | --processes must be at least 1
 --device tpu                      |   2 | invalid choice
 TABLE
-expect 2 'no case of qlora for hf' run --peers hf --modes graph
+for peer in hf liger compile; do expect 2 "no case of qlora for $peer" run --peers $peer --modes graph; done
 touch there.csv
 expect 2 'there.csv exists' run --out there.csv
 
@@ -88,27 +96,29 @@ PB_BENCH=/proc/nowhere expect 125 '/proc/nowhere' run --out a.csv
 BENCH_ENDS=125 expect 125 'bench ended with exit code 125' run --out a.csv
 [[ ! -e a.csv ]] || fail 'a.csv is there although nothing was measured'
 PEER_ENDS=3 expect 125 'hf_step.py ended with exit code 3' run --processes 2 --out a.csv
-[[ $(grep -c -- '-plumb,' a.csv) -eq 10 && $(grep -c 'ended with' log) -eq 2 ]] || fail 'a lost peer took the others along'
+[[ $(grep -c -- '-plumb,' a.csv) -eq 10 && $(grep -c 'ended with' log) -eq 4 ]] || fail 'a lost peer took the others along'
 
 # ---- a run: order, columns, ratios ------------------------------------------------------------------------
 : >"$LOG"
 expect 0 'rows: b.csv, seed 7' run --processes 3 --seed 7 --out b.csv
 cp log b.txt && cp "$LOG" b.order
-awk 'NR % 3 == 1 { n++ } { if (seen[n, $1]++) bad = 1 } END { exit bad || NR != 9 }' b.order ||
+awk 'NR % 5 == 1 { n++ } { if (seen[n, $1]++) bad = 1 } END { exit bad || NR != 15 }' b.order ||
     fail 'a round has not every side once'
 grep -qE '^torch: .* eager +/ plumb eager +0\.08 +0\.02 +3\.000 \(2\.000 to 4\.000, 3\)$' b.txt || fail 'ratio of torch'
+grep -qE '^liger: .* eager +/ plumb eager +0\.1 +0\.02 +5\.000 ' b.txt || fail 'ratio of liger'
 grep -qE '^hf: .* eager +/ plumb graph +0\.2 +0\.01 +20\.000 \(20\.000 to 20\.000, 3\)$' b.txt || fail 'ratio of hf'
 "$bench" list --columns | awk '{ print $1 }' | paste -sd, >columns
 head -n 1 b.csv | diff - columns >"$dir/log" || fail 'columns are not those of bench'
 grep -q 'played; order .*, seed 7' b.csv || fail 'the seed is not in the rows'
 awk -F, 'NR > 1 { n[$2]++ } END { for (r in n) print r, n[r] }' b.csv | sort | sed 's/^[^-]*-//' >sides
-printf 'hf 9\nplumb 15\ntorch 9\n' | diff - sides >"$dir/log" || fail 'rows of a side are missing'
-# ours_over_peer: of one round each, 0.005 over 0.03 and so on. Neither peer has a graph, so Plumb's graph counts.
+printf 'compile 9\nhf 9\nliger 9\nplumb 15\ntorch 9\n' | diff - sides >"$dir/log" || fail 'rows of a side are missing'
+# ours_over_peer: of one round each, 0.005 over 0.03 and so on. No peer has a graph, so Plumb's graph counts.
 awk -F, '$6 == "ours_over_peer" { print $2, $4, $7, $8, $9, $11 }' b.csv | sed 's/^[^-]*-//' | sort >over
-printf '%s 1 lower %s ok\n' 'hf 0' 0.05 'hf 1' 0.05 'hf 2' 0.05 'torch 0' 0.166666667 'torch 1' 0.125 'torch 2' 0.25 |
+printf '%s 1 lower %s ok\n' 'compile 0' 0.25 'compile 1' 0.1 'compile 2' 0.2 'hf 0' 0.05 'hf 1' 0.05 'hf 2' 0.05 \
+    'liger 0' 0.1 'liger 1' 0.1 'liger 2' 0.1 'torch 0' 0.166666667 'torch 1' 0.125 'torch 2' 0.25 |
     diff - over >"$dir/log" || fail 'ours_over_peer'
 grep -q "ours_over_peer.*Plumb's graph: 0.005 s over 0.1 s" b.csv || fail 'ours_over_peer does not name the variant'
-for side in plumb torch hf; do
+for side in plumb torch hf liger compile; do
     awk -F, -v side="-$side\$" 'NR == 1 || $2 ~ side' b.csv >$side.csv
     expect 0 'throughput/step' "$bench" report $side.csv
 done
@@ -146,6 +156,31 @@ grep -q "variant=flex,ours_over_peer,.*,0.333333333,.*Plumb's dynmask: 0.01 s ov
 grep -q -- "--peer flex --out .* ${KEY//\?/.}" gqa_arguments || fail "not the arguments of flex: $(cat gqa_arguments)"
 KEY="throughput/step?batch=1&$axes"
 unset TIME
+# ---- layers that are computed again: the case in the table, and what the peers' scripts accept ----------------------
+KEY="throughput/step?batch=1&${axes/seq=/"recompute=layer&seq="}"
+: >"$LOG"
+expect 0 'rows: recompute.csv' run --processes 1 --peers liger --recompute layer --out recompute.csv
+grep -qE '^liger: .* eager recompute=layer +/ plumb graph +0\.05 +0\.005 ' log ||
+    fail 'no ratio of a case with recompute=layer'
+KEY="throughput/step?batch=1&$axes"
+mkdir torch_stub && echo 'float32 = bfloat16 = None' >torch_stub/torch.py # all that the module needs to read a key
+case_of() { PYTHONPATH=$peers:torch_stub python3 -c 'import step, sys
+cases = [step.Case(key) for key in sys.argv[1:]]
+print(*[c.recompute for c in cases], len({c.group() for c in cases}))' "$@"; }
+expect 0 'none none layer 2' case_of "$KEY" "${KEY/mode=/"loss-chunk=512&mlp-chunk=64&mode="}" \
+    "${KEY/seq=/"recompute=layer&seq="}"
+expect 2 'peers have recompute=none or layer, not norms' case_of "${KEY/seq=/"recompute=norms&seq="}"
+expect 2 'peers do not have the axis pack' case_of "${KEY/rank=/"pack=on&rank="}"
+
+# ---- the geometry of scaled RoPE; the frequencies are those of transformers -----------------------------------------
+PYTHONPATH=$peers python3 -c 'import common
+for name in "llama-3.1-8b", "tiny-llama":
+    g = common.geometry(name)
+    f = common.rope_frequencies(g)
+    print(name, g["family"], g["factor"], len(f), *[f"{x:.5g}" for x in (f[0], f[len(f) // 2], f[-1])])
+    print(*[f"{x:.5g}" for x in f[28:37:4]])' >rope
+printf '%s\n' 'llama-3.1-8b LLAMA 8.0 64 1 0.00052485 3.0689e-07' '0.0032114 0.00052485 7.7847e-05' 'tiny-llama LLAMA 1.0 16 1 0.01 0.00017783' '' |
+    diff - rope >"$dir/log" || fail 'other frequencies than those of transformers'
 
 # ---- the cases of every peer, from the real bench -----------------------------------------------------------
 export PB_BENCH=$bench
@@ -153,6 +188,10 @@ unset PB_CONTROLS
 expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' \
     "$peers/run" --what qlora,backward --device cuda --dry-run
 [[ $(grep -c '^qlora torch: ' log) -eq 16 && $(grep -c '^backward hf: ' log) -eq 8 ]] || fail 'not 8 cases'
+[[ $(grep -c '^qlora liger: \|^backward compile: ' log) -eq 16 ]] || fail 'not 8 cases of liger and compile'
+expect 0 'liger: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&loss-chunk=512&mlp-chunk=4096&mode=eager' \
+    "$peers/run" --what qlora --device cuda --cases llama-3.1-8b:4x4096 --recompute layer --loss-chunk 512 --mlp-chunk 4096 --dry-run
+[[ $(grep -c '&model=llama-3.1-8b&rank=16&recompute=layer&seq=4096&' log) -eq 5 ]] || fail 'not 5 cases of 8 billion parameters'
 expect 0 'kernels torch: kernels/nf4_dequantize?dtype=bf16&shape=' \
     "$peers/run" --what kernels --filter 'kernels/nf4_dequantize?dtype=bf16&*' --dry-run
 expect 0 'comm torch: comm/all_gather?bytes=1073741824&dtype=bf16&ranks=2' "$peers/run" --device cuda --ranks 2 --dry-run
