@@ -52,9 +52,9 @@ def present_bounds(root):
 
 
 class Requirement:
-    """The rows of one requirement, from the newest session; it is met when no process failed it. bench writes the
-    note as `statement: metric relation bound; how`. If the bound has changed since, the stored values are judged by the
-    present one."""
+    """The rows of one requirement, from the newest session; it is met when no process failed it, so a requirement
+    whose median is within the bound may have failed. bench writes the note as `statement: metric relation bound; how`.
+    If the bound has changed since, the stored values are judged by the present one."""
     root = ROOT  # the folder with the present bounds
 
     def __init__(self, key, rows):
@@ -86,7 +86,10 @@ class Requirement:
         return ("at most " if self.relation == "<=" else "at least ") + self.figure(self.bound)
 
     def verdict(self):
-        return "**failed**" if self.failed else "met"
+        if not self.failed:
+            return "met"
+        met = self.value >= self.bound if self.relation.startswith(">") else self.value <= self.bound
+        return "**failed**" + (" in a process" if met else "")  # the value is the median of the processes
 
 
 class Results:
