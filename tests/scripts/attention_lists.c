@@ -45,7 +45,7 @@ static pb_status put_dynmask(pb_attn a)
 int main(int argc, char **argv)
 {
     pb_case c;
-    pb_attn a;
+    pb_attn a = {0};
     if (argc != 2) return fputs("usage: attention_lists KEY\n", stderr), 2;
     pb_status s = pb_case_parse(argv[1], &c);
     if (s == PB_OK) s = pb_attn_of(&c, &a);
