@@ -100,8 +100,8 @@ static pb_status project_steps(pb_projection *p, const pb_project_opts *o)
             PB_TRY(pb_fit_place(p->step[i].reduce, p->ranks[r], &x.place));
             PB_TRY(pb_step_fit_comm(&p->step[i], x.place, &c));
             x.wait = c.wait;
-            x.lost = p->step[i].contention * c.hidden;
-            x.seconds = p->step[i].compute + x.wait + x.lost;
+            x.contention_time = p->step[i].contention * c.hidden;
+            x.seconds = p->step[i].compute + x.wait + x.contention_time;
             if (pb_projects_step(&p->step[i], x.place, o->unchecked)) p->projected[p->n++] = x;
             else p->refused++;
         }

@@ -51,7 +51,7 @@ static void put_projected(FILE *out, const pb_projected *p)
     put(out, &f, p->step ? "step_time" : "time", "s", p->seconds);
     if (!p->step) return;
     put(out, &f, "wait_time", "s", p->wait);
-    put(out, &f, "contention_time", "s", p->lost);
+    put(out, &f, "contention_time", "s", p->contention_time);
     put(out, &f, "tokens_per_second", "1/s", p->step->tokens / p->seconds);
     put(out, &f, "scaling_efficiency", "1", p->step->one / p->seconds);
 }

@@ -162,7 +162,7 @@ static pb_status print_projected_steps(const pb_projection *p, const pb_step_fit
                                          "hosts",
                                          "projected step",
                                          "projected wait",
-                                         "projected slowdown",
+                                         "projected contention",
                                          "projected tokens/s per rank",
                                          "projected efficiency"};
     filler t;
@@ -178,7 +178,7 @@ static pb_status print_projected_steps(const pb_projection *p, const pb_step_fit
         put_count(&t, x->place.hosts);
         put_figure(&t, x->seconds, "s");
         put_figure(&t, x->wait, "s");
-        put_figure(&t, x->lost, "s");
+        put_figure(&t, x->contention_time, "s");
         put_figure(&t, f->tokens / x->seconds, "1/s");
         put_percent(&t, f->one / x->seconds);
     }

@@ -11,9 +11,9 @@ typedef struct pb_projected {
     const pb_fit *collective; /* NULL: a step */
     const pb_step_fit *step;  /* NULL: a collective */
     pb_place place;
-    double seconds; /* time of a collective, or step_time */
-    double wait;    /* of a step: for its gradients, after the backward pass */
-    double lost;    /* of a step: contention times hidden collectives */
+    double seconds;         /* time of a collective, or step_time */
+    double wait;            /* of a step: for its gradients, after the backward pass */
+    double contention_time; /* of a step: contention times hidden collectives */
 } pb_projected;
 
 typedef struct pb_projection {

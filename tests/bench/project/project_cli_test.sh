@@ -74,7 +74,7 @@ expect 0 '' "$bench" project --ranks 4 --format csv --out slow_out.csv --uncheck
 awk -F, '$2 ~ /seq=256/ && ($1 == "projected" || $6 == "compute_time") { v[$6] = $8 }
     END { d = v["step_time"] - v["compute_time"] - v["wait_time"] - v["contention_time"]
         exit !(v["contention_time"] > 0.1 && d * d < 1e-12) }' slow_out.csv ||
-    fail "a projected step is not compute, wait and slowdown: $(cat slow_out.csv)"
+    fail "a projected step is not compute, wait and contention: $(cat slow_out.csv)"
 
 grep -v 'ranks=1&' steps.csv >no_one.csv
 grep -E 'bench_version|bytes=4096&.*ranks=2,' collectives.csv >one_size.csv
