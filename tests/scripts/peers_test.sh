@@ -286,6 +286,13 @@ for k in range(K):
         assert {j for j, until in slots if 0 <= j <= i < until} == want, (k, i)
 PYTHON
 done
+# Axis bias reaches the tensors: in blocks of 64 keys, the biases of neighbours differ by 1e-6, between blocks by more.
+union=${key/KIND/union}
+"$attention_lists" "${union/bwd\?/"bwd?bias=blocks&"}" >blocks || fail 'no lists of blocks'
+python3 -c 'import array
+bias = array.array("f", open("blocks", "rb").read()[:4 * 90])
+steps = [abs(b - a) for a, b in zip(bias, bias[1:])]
+assert [i for i, s in enumerate(steps) if not s < 1e-5] == [63], steps' 2>"$dir/log" || fail 'other biases than those of blocks'
 key=${key/KIND/causal} && key=${key/topk=16/topk=0}
 expect 2 'has no lists' "$attention_lists" "${key/dynmask/dense_gqa}"
 
