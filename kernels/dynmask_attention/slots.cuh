@@ -102,29 +102,36 @@ __device__ inline slot slot_of(const list_args &a, int head, int l)
 }
 
 /* Finds the slots of this CTA: `mine` receives those that have the ranks first .. first + SLOTS - 1 in the order of their
- * bucket, which begins at slot l0 and has n slots. Slots of one `to` keep the order of the list, so the result is unique.
- * All threads must call it. */
+ * bucket, which begins at slot l0 and has n slots. Slots of one `to`, or with `to` from LATEST on, keep the order of the
+ * list, so the result is unique. All threads must call it. */
 __device__ inline void find_slots(slot (&mine)[SLOTS], const list_args &a, int head, int l0, int n, int first)
 {
-    enum { EACH = BUCKET / GATHER_THREADS };
-    __shared__ uint64_t order[BUCKET]; /* `to`, then the number of the slot */
+    enum { EACH = BUCKET / GATHER_THREADS, LATEST = INT_MAX / BUCKET };
+    __shared__ alignas(16) uint32_t order[BUCKET]; /* `to`, then the number of the slot */
     slot s[EACH];
+    int rank[EACH];
+    uint32_t own[EACH];
     bool leaves = false;
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         const int l = e * GATHER_THREADS + threadIdx.x;
         s[e] = slot_of(a, head, l0 + l);
-        order[l] = (uint64_t)(uint32_t)s[e].to << 32 | (uint32_t)l;
+        order[l] = own[e] = l < n ? (uint32_t)min(s[e].to, (int)LATEST) * BUCKET + l : 0xffffffffu;
         leaves |= s[e].key >= 0 && s[e].to != INT_MAX;
+        rank[e] = 0;
     }
     const bool sort = __syncthreads_or(leaves); /* else the list is in order already, with unused slots anywhere */
+#pragma unroll 4
+    for (int m = 0; sort && m < BUCKET; m += 4) {
+        const uint4 four = *reinterpret_cast<const uint4 *>(order + m);
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+            rank[e] += (four.x < own[e]) + (four.y < own[e]) + (four.z < own[e]) + (four.w < own[e]);
+    }
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
-        const int l = e * GATHER_THREADS + threadIdx.x;
-        const uint64_t own = order[l];
-        int rank = sort ? 0 : l;
-        for (int m = 0; sort && m < n; m++) rank += order[m] < own;
-        if (l < n && rank >= first && rank < first + SLOTS) mine[rank - first] = s[e];
+        const int l = e * GATHER_THREADS + threadIdx.x, at = sort ? rank[e] : l;
+        if (l < n && at >= first && at < first + SLOTS) mine[at - first] = s[e];
     }
     __syncthreads();
 }

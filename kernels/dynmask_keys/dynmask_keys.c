@@ -66,12 +66,20 @@ enum value_kind { UNIFORM, TIES, HOLES, RISING, FALLING };
 
 /* Axes of the shapes below: w keep, e exact, n conversations of a row (0: start is NULL), t kind of values. */
 static const pb_dims edge[] = {
-    {1, 9, 1, 3, 1, 0, UNIFORM},     {2, 70, 3, 8, 1, 0, TIES},     {2, 70, 3, 8, 0, 0, TIES},
-    {2, 130, 2, 16, 1, 3, TIES},     {2, 130, 2, 16, 0, 3, TIES},   {1, 90, 2, 20, 1, 0, HOLES},
-    {3, 90, 2, 20, 0, 2, HOLES},     {1, 100, 1, 10, 1, 0, RISING}, {1, 100, 1, 10, 1, 0, FALLING},
-    {1, 64, 2, 64, 1, 0, UNIFORM},   {1, 64, 2, 200, 0, 0, TIES},   {2, 50, 1, 1, 1, 4, UNIFORM},
-    {1, 1, 1, 1, 0, 0, UNIFORM},     {1, 33, 1, 1, 0, 33, UNIFORM}, {1, 600, 4, 128, 1, 0, UNIFORM},
-    {2, 600, 2, 128, 0, 0, UNIFORM}, {1, 90, 2, 20, 0, 0, HOLES},   {0},
+    {1, 9, 1, 3, 1, 0, UNIFORM},     {2, 70, 3, 8, 1, 0, TIES},
+    {2, 70, 3, 8, 0, 0, TIES},       {2, 130, 2, 16, 1, 3, TIES},
+    {2, 130, 2, 16, 0, 3, TIES},     {1, 90, 2, 20, 1, 0, HOLES},
+    {3, 90, 2, 20, 0, 2, HOLES},     {1, 100, 1, 10, 1, 0, RISING},
+    {1, 100, 1, 10, 1, 0, FALLING},  {1, 64, 2, 64, 1, 0, UNIFORM},
+    {1, 64, 2, 200, 0, 0, TIES},     {2, 50, 1, 1, 1, 4, UNIFORM},
+    {1, 1, 1, 1, 0, 0, UNIFORM},     {1, 33, 1, 1, 0, 33, UNIFORM},
+    {1, 600, 4, 128, 1, 0, UNIFORM}, {2, 600, 2, 128, 0, 0, UNIFORM},
+    {1, 90, 2, 20, 0, 0, HOLES},     {2, 900, 2, 40, 1, 3, TIES},
+    {2, 900, 2, 40, 0, 3, TIES},     {1, 1000, 2, 60, 1, 0, RISING},
+    {1, 1000, 2, 60, 1, 0, FALLING}, {1, 700, 1, 300, 1, 2, UNIFORM},
+    {1, 700, 1, 300, 0, 2, UNIFORM}, {1, 777, 3, 200, 1, 0, HOLES},
+    {1, 600, 3, 600, 1, 0, HOLES},   {1, 600, 3, 700, 0, 0, UNIFORM},
+    {1, 1100, 2, 20, 1, 9, HOLES},   {0},
 };
 static const pb_dims grid[] = {{1, 2048, 3, 512, 1, 0, UNIFORM}, {1, 2048, 3, 512, 0, 0, UNIFORM}, {0}};
 static const pb_dims device_grid[] = {{1, 8192, 16, 1024, 1, 0, UNIFORM}, {1, 8192, 16, 1024, 0, 0, UNIFORM}, {0}};
