@@ -97,31 +97,22 @@ PB_WGMMA(64, PB_C32, PB_R32, 32, 33, 34, 35, 36)
 PB_WGMMA(128, PB_C64, PB_R64, 64, 65, 66, 67, 68)
 PB_WGMMA(256, PB_C128, PB_R128, 128, 129, 130, 131, 132)
 #undef PB_WGMMA
-/* Computes c += a b with a in registers (one A fragment per warp, see mma.cuh) and b MN-major in shared memory. */
-__device__ static inline void wgmma(float (&c)[8][4], const uint32_t (&a)[4], operand_desc b)
-{
-    asm volatile("{ .reg .b64 b; mov.b64 b, {%36, 0x40000040};\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" PB_R32
-                 "}, {%32, %33, %34, %35}, b, 1, 1, 1, 1; }"
-                 : PB_C32
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
-}
-__device__ static inline void wgmma(float (&c)[16][4], const uint32_t (&a)[4], operand_desc b)
-{
-    asm volatile("{ .reg .b64 b; mov.b64 b, {%68, 0x40000040};\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" PB_R64
-                 "}, {%64, %65, %66, %67}, b, 1, 1, 1, 1; }"
-                 : PB_C64
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
-}
-__device__ static inline void wgmma(float (&c)[32][4], const uint32_t (&a)[4], operand_desc b)
-{
-    asm volatile("{ .reg .b64 b; mov.b64 b, {%132, 0x40000040};\n"
-                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" PB_R128
-                 "}, {%128, %129, %130, %131}, b, 1, 1, 1, 1; }"
-                 : PB_C128
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
-}
+/* Computes c += a b with a in registers (one A fragment per warp, see mma.cuh) and b in shared memory, MN-major if
+ * B_MN_MAJOR. One overload per N; A, B and TB are the numbers of the asm operands, which follow the registers of c. */
+#define PB_WGMMA(N, SUMS, REGISTERS, A, B, TB)                                                                         \
+    template <int B_MN_MAJOR = 1>                                                                                      \
+    __device__ static inline void wgmma(float(&c)[N / 8][4], const uint32_t(&a)[4], operand_desc b)                    \
+    {                                                                                                                  \
+        asm volatile("{ .reg .b64 b; mov.b64 b, {%" #B ", 0x40000040};\n"                                              \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" REGISTERS "}, {" A                   \
+                     "}, b, 1, 1, 1, %" #TB "; }"                                                                      \
+                     : SUMS                                                                                            \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(B_MN_MAJOR));                           \
+    }
+PB_WGMMA(64, PB_C32, PB_R32, "%32, %33, %34, %35", 36, 37)
+PB_WGMMA(128, PB_C64, PB_R64, "%64, %65, %66, %67", 68, 69)
+PB_WGMMA(256, PB_C128, PB_R128, "%128, %129, %130, %131", 132, 133)
+#undef PB_WGMMA
 #undef PB_C4
 #undef PB_C32
 #undef PB_C64

@@ -87,7 +87,11 @@ static const pb_dims edge[] = {
     {1, 130, 40, 2592, 64, 1, 0, 0},
     {1, 130, 1800, 64, 128, 1, 0, 1},
     {1, 33, 128, 512, 4096, 1, 0, 0},
-    {1, 2, 2080, 2080, 64, 1, 0, 1}, /* 17 tiles of features, processed in pairs: the last pair has one tile */
+    {1, 2, 2080, 2080, 64, 1, 0, 1},   /* 17 tiles of features, processed in pairs: the last pair has one tile */
+    {1, 100, 264, 192, 32, 1, 1, 1},   /* three shares of the terms in both passes, pairs, 65 to 128 tokens */
+    {1, 97, 136, 2848, 64, 1, 0, 0},   /* forward: more steps per share than stages; the last step has 32 terms */
+    {1, 66, 2904, 96, 32, 0, 0, 0},    /* the same in dx, with 24 terms in the last step */
+    {1, 17, 11392, 1152, 64, 1, 0, 0}, /* pairs with more steps per share than stages */
     {0},
 };
 static const pb_dims grid[] = {{1, 256, 576, 576, 64, 1, 0, 0},  {1, 256, 1536, 576, 64, 1, 0, 0},

@@ -1,9 +1,10 @@
-/* nf4_linear.cu - a layer with a frozen NF4 weight on the GPU, in four implementations.
+/* nf4_linear.cu - a layer with a frozen NF4 weight on the GPU, in five implementations.
  *
  * - fused: forward pass for up to 16 tokens. A warp owns 4 rows of W (1 if N is too small to fill the GPU) and all
  *   tokens. A lane owns 8 neighbouring k of every 256, so it reads codes as whole words and x as whole vectors. Up to
  *   about 4 tokens it is bound by reading W, 0.56 bytes per weight with f32 scales; beyond that by the multiply-adds.
  * - wgmma: decodes W into shared memory for the tensor cores of sm_90a; see nf4_linear_wgmma.cu.
+ * - registers: decodes W into the registers of the tensor cores' operand A; see nf4_linear_registers.cu.
  * - cublaslt: dequantises W to scratch in the type of x, then multiplies. In bf16 this rounds the weight to bf16. In a
  *   long sum the error is about as large as that of rounding y; short sums are left to the other implementations.
  * - simt: CUDA cores; decodes W while staging it in shared memory. Takes every shape. */
@@ -213,6 +214,11 @@ const pb_impl pb_nf4_linear_fwd_cuda[] = {
     /* wgmma is listed after cublaslt, which was faster at every measured shape but one. So it runs only when selected
      * by name. */
     {.name = "wgmma", .run = pb_nf4_linear_wgmma_fwd, .accepts = fwd_wgmma_accepts, .available = pb_cuda_has_sm90},
+    /* registers has not been measured, so it runs only when selected by name; the same holds for dx. */
+    {.name = "registers",
+     .run = pb_nf4_linear_registers_fwd,
+     .accepts = fwd_wgmma_accepts,
+     .available = pb_cuda_has_sm90},
     {.name = "simt", .run = fwd_simt},
     {0}};
 const pb_impl pb_nf4_linear_dx_cuda[] = {
@@ -223,6 +229,10 @@ const pb_impl pb_nf4_linear_dx_cuda[] = {
     {.name = "cublaslt", .run = dx_cublaslt, .accepts = dx_cublaslt_accepts, .workspace = dx_workspace},
     /* wgmma_any is the wgmma kernel without the condition dx_wgmma_pays(). It runs only when selected by name. */
     {.name = "wgmma_any", .run = pb_nf4_linear_wgmma_dx, .accepts = dx_wgmma_accepts, .available = pb_cuda_has_sm90},
+    {.name = "registers",
+     .run = pb_nf4_linear_registers_dx,
+     .accepts = dx_wgmma_accepts,
+     .available = pb_cuda_has_sm90},
     {.name = "simt", .run = dx_simt},
     {0}};
 }

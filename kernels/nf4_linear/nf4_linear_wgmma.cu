@@ -42,19 +42,12 @@
  * Limits: loading codes with few tokens, the tensor cores from about 100 tokens on. */
 #include "kernels/nf4_linear/nf4_linear_wgmma.cuh"
 
-#include "kernels/cuda/nf4_decode.cuh"
-#include "kernels/cuda/tensor_map.cuh"
-#include "kernels/cuda/wgmma.cuh"
+#include "kernels/nf4_linear/nf4_linear_tiles.cuh"
 
 namespace
 {
-typedef __nv_bfloat16 bf16;
-enum { FEATURES = 128, TERMS = 64, RUN = 32, RUNS = 256, CONSUMERS = 256, STAGES = 4, MOST_SPLITS = 8 };
+enum { CONSUMERS = 256, STAGES = 4, TILE = 64 * TERMS };
 enum named_barrier { PRODUCTS_DONE = 1 /* see the top of the file */ };
-enum {
-    TILE = 64 * TERMS,
-    PITCH = FEATURES + 4
-}; /* PITCH: floats from one token to the next in `sums`; this distance causes no bank conflicts */
 
 /* Accumulators for 256 tokens need so many registers that a CTA can have only 384 threads. One warpgroup of decoders is
  * then enough, because a step takes longer. */
@@ -82,42 +75,7 @@ template <int TOKENS> struct alignas(1024) shared {
     uint64_t full[STAGES], empty[STAGES], all_empty[STAGES];
 };
 
-struct task {
-    pb_nf4_view w;
-    const float *bias; /* [features] or NULL */
-    bf16 *out;         /* [tokens,features] */
-    int features, terms, tokens;
-    int splits, pair; /* splits: shares of the terms; pair: tiles of features per cluster, 1 or 2 */
-    bool accumulate;
-};
-
 #ifdef PB_SM90_CODE
-/* The work of a CTA. Its rank in the cluster is share * pair + tile. */
-struct part {
-    int feature0, token0, from, to; /* from, to: steps of 64 terms */
-    int share, tile;
-};
-template <int TOKENS> __device__ inline part part_of(const task &t)
-{
-    const int size = t.splits * t.pair, rank = (int)blockIdx.x % size, steps = (t.terms + TERMS - 1) / TERMS;
-    part p;
-    p.share = rank / t.pair, p.tile = rank % t.pair;
-    p.feature0 = ((int)blockIdx.x / size * t.pair + p.tile) * FEATURES;
-    p.token0 = (int)blockIdx.y * TOKENS;
-    p.from = steps * p.share / t.splits, p.to = steps * (p.share + 1) / t.splits;
-    return p;
-}
-
-/* A step decodes RUNS runs; a run is RUN consecutive elements of W, half a row of a tile. Returns the index of the
- * first element of run `run`. For runs beyond the edge of W it returns the last run, which is then multiplied by zeros
- * of x or gives features that are not stored. W_MN_MAJOR: the rows of W are the terms (dx). */
-template <bool W_MN_MAJOR> __device__ inline size_t run_at(const task &t, int feature0, int step, int run)
-{
-    const int r = run % 128 / 2, f = feature0 + run / 128 * 64, k = step * TERMS, half = run % 2 * RUN;
-    if (W_MN_MAJOR) return (size_t)min(k + r, t.terms - 1) * t.features + min(f + half, t.features - RUN);
-    return (size_t)min(f + r, t.features - 1) * t.terms + min(k + half, t.terms - RUN);
-}
-
 /* Starts to copy the codes and scales of this thread's runs of a step to this thread's own slots in shared memory. */
 template <int TOKENS, bool W_MN_MAJOR>
 __device__ inline void fetch(shared<TOKENS> &sm, const task &t, int feature0, int step, int slot)
@@ -179,18 +137,13 @@ __device__ inline uint4 decode(const values &v, uint32_t codes)
                       bytes_of(low1, high1, 0x6273));
 }
 
-/* Starts the TMA load of x for a step: this CTA loads its half of the tokens if `pair` is 2. `full` expects the bytes
- * of all tokens. */
+/* Starts the TMA load of x for a step. */
 template <int TOKENS>
-__device__ inline void load_tokens(shared<TOKENS> &sm, const CUtensorMap *map, const task &t, const part &p, int stage,
-                                   int step)
+__device__ inline void start_load(shared<TOKENS> &sm, const CUtensorMap *map, const task &t, const part &p, int stage,
+                                  int step)
 {
-    const int first = p.tile * (TOKENS / 2);
     barrier_expect(&sm.full[stage], TOKENS * TERMS * (int)sizeof(bf16));
-    if (t.pair == 1) tma_load(sm.x[stage], map, &sm.full[stage], step * TERMS, 0, p.token0, 0);
-    else
-        tma_load_multicast(3u << 2 * p.share, sm.x[stage] + first * TERMS, map, &sm.full[stage], step * TERMS, 0,
-                           p.token0 + first, 0);
+    load_tokens<TOKENS>(sm.x[stage], &sm.full[stage], map, t, p, step);
 }
 
 template <int TOKENS, bool W_MN_MAJOR>
@@ -199,7 +152,7 @@ __device__ void produce(shared<TOKENS> &sm, const CUtensorMap *map, const task &
     constexpr int AHEAD = plan<TOKENS>::AHEAD, EACH = RUNS / plan<TOKENS>::DECODERS;
     const float offset = t.w.s.absmax ? 0 : *t.w.s.offset;
     if (threadIdx.x == 0)
-        for (int i = 0; i < STAGES && own.from + i < own.to; i++) load_tokens(sm, map, t, own, i, own.from + i);
+        for (int i = 0; i < STAGES && own.from + i < own.to; i++) start_load(sm, map, t, own, i, own.from + i);
     for (int i = 0; i < own.to - own.from; i++) {
         const int stage = i % STAGES, slot = i % AHEAD;
         uint4 codes[EACH];
@@ -215,7 +168,7 @@ __device__ void produce(shared<TOKENS> &sm, const CUtensorMap *map, const task &
         barrier_wait(&sm.empty[stage], (i / STAGES & 1) ^ 1);
         if (threadIdx.x == 0 && i >= STAGES) {
             barrier_wait(&sm.all_empty[stage], (i / STAGES & 1) ^ 1);
-            load_tokens(sm, map, t, own, stage, own.from + i);
+            start_load(sm, map, t, own, stage, own.from + i);
         }
 #pragma unroll
         for (int p = 0; p < EACH; p++) {
@@ -266,33 +219,6 @@ template <int TOKENS, bool W_MN_MAJOR> __device__ void consume(shared<TOKENS> &s
         for (int e = 0; e < 4; e++) sm.sums[8 * j + lane % 4 * 2 + e % 2][feature + e / 2 * 8] = c[j][e];
 }
 
-/* Adds the sums over all shares of the terms and stores the result. Each CTA of a cluster handles some of the tokens; a
- * warp handles 128 features of one token, a lane four of them. */
-template <int TOKENS> __device__ void finish(shared<TOKENS> &sm, const task &t, const part &own)
-{
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int each = TOKENS / t.splits, f = own.feature0 + lane * 4;
-    cluster_sync();
-    for (int r = own.share * each + warp; r < (own.share + 1) * each; r += plan<TOKENS>::THREADS / 32) {
-        if (own.token0 + r >= t.tokens || f >= t.features) break;
-        bf16 *out = t.out + (size_t)(own.token0 + r) * t.features + f;
-        float sum[4] = {}, old[4];
-#pragma unroll
-        for (int q = 0; q < MOST_SPLITS; q++) {
-            if (q >= t.splits) break;
-            const float4 part = cluster_load(&sm.sums[r][f - own.feature0], q * t.pair + own.tile);
-            sum[0] += part.x, sum[1] += part.y, sum[2] += part.z, sum[3] += part.w;
-        }
-        if (t.accumulate) pb_load_vec<bf16, 4>(out, old);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (t.bias) sum[i] += t.bias[f + i];
-            if (t.accumulate) sum[i] += old[i];
-        }
-        pb_store_vec<bf16, 4>(out, sum);
-    }
-    cluster_sync(); /* a CTA must not exit while others read its shared memory */
-}
 #endif
 
 /* Grid: x = clusters * splits * pair, y = tiles of tokens. */
@@ -325,51 +251,26 @@ __global__ __launch_bounds__(plan<TOKENS>::THREADS, 1) void fused(const __grid_c
     if (threadIdx.x < DECODERS) {
         if (TOKENS == 256) registers_fewer<plan<TOKENS>::DECODER_REGS>();
         produce<TOKENS, W_MN_MAJOR>(sm, &map, t, own);
-        finish(sm, t, own);
+        finish<TOKENS, plan<TOKENS>::THREADS / 32>(sm.sums, t, own);
     } else {
         if (TOKENS == 256) registers_more<plan<TOKENS>::CONSUMER_REGS>();
         consume<TOKENS, W_MN_MAJOR>(sm, t, own);
-        finish(sm, t, own);
+        finish<TOKENS, plan<TOKENS>::THREADS / 32>(sm.sums, t, own);
     }
 #endif
 }
 
-/* Chooses splits and pair for the shortest estimated time with `sms` CTAs at once. The fixed cost of a CTA, before its
- * first product and after its last, is 2.3 us. That is worth `start` steps: a step takes 0.29 us with 128 tokens and
- * 0.58 us with 256. Clusters of 8 consist of splits only. */
-void divide(task *t, int tiles, int rows, int sms)
-{
-    const int start = t->tokens > 128 ? 4 : 8, steps = (t->terms + TERMS - 1) / TERMS;
-    long best = 0;
-    for (int s = 1; s <= MOST_SPLITS && s <= steps; s *= 2) {
-        const int pair = s < MOST_SPLITS && tiles > 1 ? 2 : 1, clusters = (tiles + pair - 1) / pair * rows;
-        const int at_once = sms / (s * pair) > 0 ? sms / (s * pair) : 1;
-        const long cost = (long)((clusters + at_once - 1) / at_once) * (start + (steps + s - 1) / s);
-        if (s == 1 || cost < best) best = cost, t->splits = s, t->pair = pair;
-    }
-}
-
+/* The fixed cost of a CTA is 2.3 us. That is worth `start` steps: a step takes 0.29 us with 128 tokens and 0.58 us with
+ * 256. */
 template <int TOKENS, bool W_MN_MAJOR> pb_status launch(pb_ctx *ctx, const void *x, task t)
 {
     constexpr size_t bytes = sizeof(shared<TOKENS>) + 1024; /* 1024: dynamic shared memory may start unaligned */
-    const int tiles = (t.features + FEATURES - 1) / FEATURES, rows = (t.tokens + TOKENS - 1) / TOKENS;
-    cudaLaunchConfig_t how = {};
-    cudaLaunchAttribute cluster = {};
+    const tiles n = {(t.features + FEATURES - 1) / FEATURES, (t.tokens + TOKENS - 1) / TOKENS};
     CUtensorMap map;
-    divide(&t, tiles, rows, pb_cuda_device_of(ctx)->sms);
+    divide(&t, n, pb_cuda_device_of(ctx)->sms, {.per_sm = 1, .start = t.tokens > 128 ? 4 : 8, .odd = false});
     PB_TRY(tensor_map(&map, x, (size_t)t.terms, 1, t.tokens, 1, t.terms, TOKENS / t.pair));
-    PB_TRY(pb_cuda_allow_shared(fused<TOKENS, W_MN_MAJOR>, bytes));
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = (unsigned)(t.splits * t.pair);
-    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-    how.gridDim = dim3((unsigned)((tiles + t.pair - 1) / t.pair * t.pair * t.splits), (unsigned)rows);
-    how.blockDim = dim3(plan<TOKENS>::THREADS);
-    how.dynamicSmemBytes = bytes;
-    how.stream = pb_cuda_stream(ctx);
-    how.attrs = &cluster;
-    how.numAttrs = 1;
-    PB_CUDA_TRY(cudaLaunchKernelEx(&how, fused<TOKENS, W_MN_MAJOR>, map, t));
-    return pb_cuda_launched(ctx, "nf4_linear wgmma");
+    return launch_clusters(ctx, "nf4_linear wgmma", fused<TOKENS, W_MN_MAJOR>, t, n, plan<TOKENS>::THREADS, bytes, map,
+                           t);
 }
 
 template <bool W_MN_MAJOR> pb_status by_tokens(pb_ctx *ctx, const void *x, const task &t)
@@ -404,15 +305,11 @@ bool pb_nf4_linear_wgmma_takes_dx(const void *args)
 pb_status pb_nf4_linear_wgmma_fwd(pb_ctx *ctx, const void *args)
 {
     const pb_nf4_linear_fwd_args *a = static_cast<const pb_nf4_linear_fwd_args *>(args);
-    const task t = {
-        pb_nf4_view_of(a->q, &a->scales), a->bias, static_cast<bf16 *>(a->y), a->N, a->K, a->T, 1, 1, false};
-    return a->T ? by_tokens<false>(ctx, a->x, t) : PB_OK;
+    return a->T ? by_tokens<false>(ctx, a->x, fwd_task(a)) : PB_OK;
 }
 
 pb_status pb_nf4_linear_wgmma_dx(pb_ctx *ctx, const void *args)
 {
     const pb_nf4_linear_dx_args *a = static_cast<const pb_nf4_linear_dx_args *>(args);
-    const task t = {
-        pb_nf4_view_of(a->q, &a->scales), NULL, static_cast<bf16 *>(a->dx), a->K, a->N, a->T, 1, 1, a->accumulate};
-    return a->T ? by_tokens<true>(ctx, a->dy, t) : PB_OK;
+    return a->T ? by_tokens<true>(ctx, a->dy, dx_task(a)) : PB_OK;
 }
