@@ -2,7 +2,7 @@
 import re
 
 from readme_gate import gate_finding
-from readme_results import KERNEL_PEERS, STEP, Results, axes_of, needs, over, span
+from readme_results import KERNEL_PEERS, STEP, Results, axes_of, needs, over, several, span
 
 SUITES = ("backward", "throughput", "kernels", "attention", "v4_step", "profile_cost")
 
@@ -38,7 +38,7 @@ def qlora(s):
     ours, texts = s.peers(("plumb",), "throughput/").get("plumb"), []
     if not ours:
         return ""
-    names = {"torch": "PyTorch with bitsandbytes", "hf": "Hugging Face + PEFT, eager and bound by the host,",
+    names = {"torch": "PyTorch with bitsandbytes", "hf": "Hugging Face + PEFT, eager and mostly bound by the host,",
              "liger": "the same with Liger kernels", "compile": "the same with torch.compile"}
     for side, name in names.items():
         theirs = s.peers((side,), "throughput/").get(side)
@@ -50,8 +50,9 @@ def qlora(s):
                 pair = [r.get(key, metric) for r, key in zip((theirs, ours), keys)]
                 found += [over(*pair)] if None not in pair else []
         if all(shares.values()):
+            n = len(shares["step_time"])
             texts.append(f"{name} takes {span(shares['step_time'], '{:.1f}')} times our time and "
-                         f"{span(shares['peak_memory'], '{:.1f}')} times our memory")
+                         f"{span(shares['peak_memory'], '{:.1f}')} times our memory ({several(n, 'case')})")
     return "; ".join(texts)
 
 

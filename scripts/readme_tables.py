@@ -6,6 +6,7 @@ import re
 import statistics
 import subprocess
 
+from readme_dynmask import dynmask
 from readme_findings import SUITES, findings
 from readme_gate import gate
 from readme_results import (KERNEL_PEERS, ROOT, STEP, STEP_PEERS, Results, axes_of, fail, file_of, key_of, needs,
@@ -43,9 +44,11 @@ def steps(s, r):
         time, memory = r.get(key, "step_time"), r.get(key, "peak_memory")
         rows.append([q.what, si(time, "s"), si(memory, "B"), q.text(), q.verdict(),
                      *(step_cell(p, q.axes) for p in peers.values())])
+    shown = [i for i in range(len(peers)) if any(row[i - len(peers)] for row in rows)]  # the others have other cases
+    rows = [row[:len(row) - len(peers)] + [row[i - len(peers)] for i in shown] for row in rows]
     beside = f"; peers: {rounds(peers, 'step_time', 'tuning=qlora')}, the faster of eager and graph" if peers else ""
     return r.source() + beside + ".\n\n" + table(
-        ["model, batch", "step", "memory", "required", "", *(STEP_PEERS[p] for p in peers)], rows)
+        ["model, batch", "step", "memory", "required", "", *(STEP_PEERS[list(peers)[i]] for i in shown)], rows)
 
 
 def rounds(peers, metric, part):
@@ -405,6 +408,6 @@ def dependencies(_):
 
 
 TABLES = {f.__name__: f for f in (
-    findings, sample, kernels, steps, throughput, backward, crossover, attention, sparse_roofline, peers, v4_steps,
-    ranks, collectives,
-    requirements, cpu, cpu_peers, profile_cost, validation, gate, dependencies)}
+    findings, sample, kernels, steps, throughput, backward, crossover, attention, sparse_roofline, dynmask, peers,
+    v4_steps, ranks, collectives, requirements, cpu, cpu_peers, profile_cost, validation, gate,
+    dependencies)}

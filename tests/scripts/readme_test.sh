@@ -30,6 +30,7 @@ grep -q 'eager time / graphed time' once.svg || fail "the figure is not the cros
 grep -q 'arithmetic intensity' f/machine/roofline.svg || fail "the figure is not the roofline"
 grep -q 'tokens of a sequence' f/machine/attention.svg || fail "the figure is not that of attention"
 [[ $(grep -c '<title>gnuplot_plot_' f/machine/attention.svg) -eq 3 ]] || fail "not a line for every list with two lengths"
+[[ $(grep -c '<title>gnuplot_plot_' f/machine/dynmask.svg) -eq 2 ]] || fail "not dense and dynamic-mask attention of two lengths"
 
 # ---- the range of order statistics that contains a median -------------------------------------------------------------
 # Of 12 values 1 - 2 (1 + 12 + 66) / 2^12 for the third least to the third largest; fewer than 9: all.
@@ -124,8 +125,12 @@ sed 's/cpu-test,0,/cpu-test,5,/' run/results.csv | grep 'cpu-test,5,' >more && c
 sed -n '2s/?/?control=second\&/p' run/results.csv >more && [[ -s more ]] && cat more >>run/results.csv # a control case
 echo '5,t,1,throttled,,load' >>run/processes.csv
 store() { python3 "$source/scripts/store-profile-cost" "$@"; }
-expect 0 '5 processes; 1 that were disturbed are left out' store run stored
+expect 0 '5 processes; 1 that were disturbed or cut short are left out' store run stored
 cmp -s stored/cpu-test/profile_cost.csv "$source/tests/fixtures/readme/cpu-test/profile_cost.csv" || fail 'other rows are stored'
+sed -i 's/throttled,,load/interrupted,,Terminated/' run/processes.csv # ended by a time limit in its last process
+sed -i 's/false/true/' run/run.json
+expect 0 '5 processes; 1 that were disturbed or cut short are left out' store run short
+cmp -s short/cpu-test/profile_cost.csv stored/cpu-test/profile_cost.csv || fail 'a run that was cut short is stored otherwise'
 cp -r run two && sed -i 's/&rank=[0-9]*&/&ranks=2\&/' two/results.csv
 expect 0 'profile_cost_ranks2.csv: 5 processes' store two stored
 ends throttled >run/processes.csv
@@ -133,8 +138,8 @@ expect 2 'run: 0 undisturbed processes of 5, need 5' store run other
 ends >run/processes.csv
 sed -i '2s/,ok,/,profiled,/' run/results.csv
 expect 2 'is profiled' store run other
-sed -i 's/false/true/' run/run.json
-expect 2 'not a complete run of suite profile' store run other
+sed -i 's/"profile"/"kernels"/' run/run.json
+expect 2 'not a run of suite profile' store run other
 [[ ! -e other ]] || fail 'a refused run was stored'
 
 [[ $failures -eq 0 ]] && echo "all passed"
