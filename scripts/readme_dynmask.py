@@ -5,7 +5,7 @@ DENSE = {"list": "causal", "topk": "0", "variant": "dense_gqa"}
 
 
 def required(axes):
-    """The least dense time over dynamic-mask time that the project requires of a case, or None."""
+    """The least that dense time over dynamic-mask time must be, forward and backward, or None."""
     share = int(axes["topk"]) / int(axes["seq"])
     if share >= 1:
         return 1 / 1.1
@@ -18,15 +18,23 @@ def verdict(ratios, least):
     return f"at least {least:.2f}: " + ("met" if min(ratios) >= least else "**failed**")
 
 
+def times(r, axes, p):
+    """The case's time and that of dense attention, of pass p."""
+    dense = {a: v for a, v in axes.items() if a != "bias"} | DENSE
+    return [r.get(key_of(f"attention/{p}", of), "kernel_time") for of in (axes, dense)]
+
+
+def dense_over(r, axes):
+    """The time of dense attention over the case's, forward and backward."""
+    return [over(dense, time) for time, dense in (times(r, axes, p) for p in ("fwd", "bwd"))]
+
+
 def dynmask_row(r, axes):
-    cells, ratios = [], []
-    for p in ("fwd", "bwd"):
-        of = key_of(f"attention/{p}", axes)
-        time = r.get(of, "kernel_time")
-        dense = r.get(key_of(f"attention/{p}", {**{a: v for a, v in axes.items() if a != "bias"}, **DENSE}), "kernel_time")
-        ratios.append(over(dense, time))
-        cells += [si(time, "s")] + ([si(r.get(of, "selection_time"), "s")] if p == "fwd" else []) + [
-            si(dense, "s"), plain(ratios[-1])]
+    cells, ratios = [], dense_over(r, axes)
+    for p, ratio in zip(("fwd", "bwd"), ratios):
+        time, dense = times(r, axes, p)
+        selection = [si(r.get(key_of("attention/fwd", axes), "selection_time"), "s")] if p == "fwd" else []
+        cells += [si(time, "s"), *selection, si(dense, "s"), plain(ratio)]
     what = f"{axes['list']}, {axes['bias']}" if "bias" in axes else axes["list"]
     share = 100 * int(axes["topk"]) / int(axes["seq"])
     return [axes["qk"], axes["seq"], f"{axes['topk']} ({share:g} %)", what, *cells, verdict(ratios, required(axes))]

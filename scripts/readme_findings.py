@@ -1,6 +1,9 @@
 """readme_findings.py - the README's first table: what the stored results say, one row for each question."""
+import os
 import re
+import statistics
 
+from readme_dynmask import dense_over, required
 from readme_gate import gate_finding
 from readme_results import KERNEL_PEERS, STEP, Results, axes_of, needs, over, several, span
 
@@ -34,25 +37,31 @@ def clip(_, r):
     return text if gain else ""
 
 
+QLORA = {"torch": "PyTorch with bitsandbytes, in its faster mode,",
+         "hf": "Hugging Face + PEFT, eager and mostly bound by the host,", "liger": "the same with Liger kernels",
+         "compile": "the same with torch.compile"}
+
+
 def qlora(s):
-    ours, texts = s.peers(("plumb",), "throughput/").get("plumb"), []
-    if not ours:
-        return ""
-    names = {"torch": "PyTorch with bitsandbytes", "hf": "Hugging Face + PEFT, eager and mostly bound by the host,",
-             "liger": "the same with Liger kernels", "compile": "the same with torch.compile"}
-    for side, name in names.items():
-        theirs = s.peers((side,), "throughput/").get(side)
-        shares = {"step_time": [], "peak_memory": []}
-        for axes in theirs.axes("throughput/step", "step_time", tuning="qlora") if theirs else []:
-            want = {a: axes[a] for a in STEP}
-            keys = [r.find("throughput/step", "step_time", **want) for r in (theirs, ours)]
-            for metric, found in shares.items():
-                pair = [r.get(key, metric) for r, key in zip((theirs, ours), keys)]
-                found += [over(*pair)] if None not in pair else []
-        if all(shares.values()):
-            n = len(shares["step_time"])
-            texts.append(f"{name} takes {span(shares['step_time'], '{:.1f}')} times our time and "
-                         f"{span(shares['peak_memory'], '{:.1f}')} times our memory ({several(n, 'case')})")
+    """A peer's step over ours, as peers.md pairs them: a peer in its faster mode, and a peer without graphs with our graph."""
+    steps = {}  # (side, shape): [(the peer's time, its time over ours, its key, our key)]
+    for side, key, rounds in s.ours_over_peer()[0]:
+        name, axes = axes_of(key)
+        if side in QLORA and name == "throughput/step" and axes["tuning"] == "qlora" and "ranks" not in axes:
+            own = next(iter(rounds.values()))[0]
+            ratio = statistics.median(theirs / ours for _, ours, theirs in rounds.values())
+            time = statistics.median(theirs for *_, theirs in rounds.values())
+            shape = tuple(v for a, v in sorted(axes.items()) if a != "mode")
+            steps.setdefault((side, shape), []).append((time, ratio, key, own))
+    texts = []
+    for side, name in QLORA.items():
+        best = [min(modes) for (of, _), modes in steps.items() if of == side]
+        theirs, ours = (s.peers((who,), "throughput/").get(who) for who in (side, "plumb"))
+        memory = [over(theirs.get(key, "peak_memory"), ours.get(own, "peak_memory")) for _, _, key, own in best]
+        memory = [share for share in memory if share]
+        if memory:
+            texts.append(f"{name} takes {span([ratio for _, ratio, *_ in best], '{:.1f}')} times our time and "
+                         f"{span(memory, '{:.1f}')} times our memory ({several(len(best), 'shape')})")
     return "; ".join(texts)
 
 
@@ -61,6 +70,22 @@ def sparse(s):
     texts = [f"{KERNEL_PEERS[peer]} {'forward' if p == 'fwd' else 'backward'} {span(found[peer, p])}"
              for peer, p in sorted(found)]
     return "a peer's time over ours: " + ", ".join(texts) if texts else ""
+
+
+@needs("dynmask.csv")
+def dynamic_mask(_, r):
+    groups = {"`union` with at most 25 %": [], "`exact` with 12.5 %": [], "every key": []}
+    judged = []
+    for axes in r.axes("attention/fwd", "kernel_time", variant="dynmask"):
+        least, ratios = required(axes), dense_over(r, axes)
+        if least is not None and None not in ratios:
+            share = int(axes["topk"]) / int(axes["seq"])
+            groups["every key" if share >= 1 else next(g for g in groups if g[1:6] == axes["list"])] += ratios
+            judged.append(min(ratios) >= least)
+    texts = [f"{span(found)} times ({kept} of the keys)".replace("every key of the keys", "all keys kept")
+             for kept, found in groups.items() if found]
+    return (f"dense attention takes {', '.join(texts)} as long, forward or backward; {sum(judged)} of {len(judged)} "
+            "cases are as fast as required" if texts else "")
 
 
 @needs("v4_step.csv")
@@ -117,13 +142,15 @@ def judged_value(q, worst):
 def failed(s):
     """The requirements that failed: id, the value of each case, and the bound. The page has what each promises."""
     results = [r for r in map(s.read, (name + ".csv" for name in SUITES)) if r]
-    judged = [q for r in results for q in r.requirements()]
+    judged = [(q, os.path.basename(r.path)) for r in results for q in r.requirements()]
     cases = {}
-    for q in judged:
+    for q, source in judged:
         if q.failed:
             case = " ".join(q.axes[a] for a in ("op", "model", "tuning", "mode", "clock") if a in q.axes)
             case += f"{', ' if case else ''}{q.axes['seq']} tokens" if "seq" in q.axes else ""
             worst = (min if q.relation.startswith(">") else max)(q.values)
+            if source == "v4_step.csv":  # other runs of cases that a stored session has too
+                case += ", " * bool(case) + source
             cases.setdefault(q.id, (q, []))[1].append(f"{judged_value(q, worst)}" + (f" ({case})" if case else ""))
     texts = [f"`{q.id}` requires {q.metric} {q.relation} {q.bound:g}, measured {' and '.join(values)}"
              for q, values in cases.values()]
@@ -138,6 +165,7 @@ ROWS = (
     ("How fast is a QLoRA step next to its peers?", qlora, "results-h200.md"),
     ("How fast is sparse attention next to its peers?", sparse, "attention.md"),
     ("What does sparse attention gain in a whole step?", v4_step, "attention.md"),
+    ("What does dynamic-mask attention gain?", dynamic_mask, "attention.md#dynamic-mask-attention"),
     ("And on a CPU?", cpu, "results-cpu.md"),
     ("How often is the comparison rule wrong?", rule, rule_page),
     ("Which requirements are not met?", failed, "results-h200.md"),

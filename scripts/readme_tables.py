@@ -170,7 +170,7 @@ def losing(r):
             dense, sparse = both_passes(r, variant="dense", topk="0", seq=seq), both_passes(r, **sparse_axes, seq=seq)
             slower += [seq] if dense and sparse and dense < sparse else []
         found += [f"{kind} lists of {topk} at {', '.join(slower)} tokens"] if slower else []
-    text = "Dense attention takes less time, forward and backward together: " + "; ".join(found) + "."
+    text = ("Dense attention takes less time than sparse, forward and backward together, for " + "; ".join(found) + ".")
     return text if found else ""
 
 

@@ -11,8 +11,8 @@
  *              the keys that rank before its own, until there are `keep`. The keys of the block in which that happens
  *              are then counted one by one.
  *     compact  writes the kept keys of the block to the list, after those of the blocks before it
- * So a key takes about 9 S / 256 comparisons plus 512, and all S keys are independent. Sums are integers: the result is
- * exact. Bound by the latency of the searches in shared memory. */
+ * So a key takes 9 comparisons for each other block, 256 in its own and at most 256 in the one where it leaves, and all S keys
+ * are independent. Sums are integers: the result is exact. Kernel `leave` is bound by the latency of its searches. */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/dynmask_keys/dynmask_keys.h"
 #include "kernels/topk/topk.cuh"
@@ -24,7 +24,7 @@ constexpr unsigned ALL = 0xffffffffu;
 
 /* The workspace of `blocks`. */
 struct workspace {
-    unsigned *sorted; /* [lists,blocks,BLOCK] ranks of a block's keys, ascending */
+    unsigned *sorted; /* [lists,blocks,BLOCK] order codes of a block's keys, ascending */
     int32_t *until;   /* [lists,S] the first position that does not attend to the key, or the key if no query does */
     int32_t *begin;   /* [lists,blocks] the first key of the block that begins a conversation, or INT_MAX */
     int32_t *kept;    /* [lists,blocks] keys of the block that the list holds */
@@ -50,16 +50,17 @@ workspace workspace_at(void *room, const pb_dynmask_keys_build_args &a)
 
 __device__ inline bool begins(const int32_t *start, int j) { return j == 0 || (start && start[j] == j); }
 
-/* A number that orders biases as floats: larger if the bias is larger, equal for 0 and -0, above 0 for all of them. A NaN
- * never ranks before another key, so as one of the others it is 0. */
-__device__ inline unsigned rank_of(float bias)
+/* The order code of a bias: a number that is larger if the bias is larger, equal for 0 and -0, and above 0. The keys of
+ * other threads are compared with it. A NaN has the code 0 there, so it ranks before no key. */
+__device__ inline unsigned code_of(float bias)
 {
     const unsigned bits = __float_as_uint(bias + 0.0f); /* -0 + 0 = 0 */
     if (bias != bias) return 0;
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
-/* As the key itself, a NaN ranks before all others. */
-__device__ inline unsigned own_rank_of(float bias) { return bias != bias ? 0xffffffffu : rank_of(bias); }
+/* The order code of the key whose end a thread looks for. A NaN has the largest number: no key ranks before it, so it
+ * stays to the end of its conversation. */
+__device__ inline unsigned own_code_of(float bias) { return bias != bias ? 0xffffffffu : code_of(bias); }
 
 /* The list, the row of `start` and the block of a CTA. */
 struct place {
@@ -80,19 +81,19 @@ __device__ inline place place_of(const pb_dynmask_keys_build_args &a, int blocks
 
 __global__ __launch_bounds__(THREADS) void sort_kernel(const pb_dynmask_keys_build_args a, const workspace w)
 {
-    __shared__ alignas(16) unsigned rank[BLOCK];
+    __shared__ alignas(16) unsigned code[BLOCK];
     __shared__ int first[WARPS];
     const place p = place_of(a, w.blocks);
     const int t = (int)threadIdx.x;
-    const unsigned own = p.j < a.S ? rank_of(p.bias[p.j]) : 0;
+    const unsigned own = p.j < a.S ? code_of(p.bias[p.j]) : 0;
     const unsigned begin = __ballot_sync(ALL, p.j < a.S && begins(p.start, p.j));
     int at = 0;
-    rank[t] = own;
+    code[t] = own;
     if (t % 32 == 0) first[t / 32] = begin ? p.j + __ffs((int)begin) - 1 : INT_MAX;
     __syncthreads();
 #pragma unroll 4
     for (int i = 0; i < BLOCK; i += 4) {
-        const uint4 r = *reinterpret_cast<const uint4 *>(rank + i);
+        const uint4 r = *reinterpret_cast<const uint4 *>(code + i);
         at += (r.x < own || (r.x == own && i < t)) + (r.y < own || (r.y == own && i + 1 < t)) +
               (r.z < own || (r.z == own && i + 2 < t)) + (r.w < own || (r.w == own && i + 3 < t));
     }
@@ -131,7 +132,7 @@ __device__ inline void count_earlier(search &s, const place &p, const unsigned *
         if (!s.open || s.from >= (b + 1) * BLOCK) continue;
         if (s.from <= b * BLOCK) s.before += BLOCK - below(now, s.own);
         else
-            for (int i = s.from; i < (b + 1) * BLOCK; i++) s.before += rank_of(p.bias[i]) >= s.own;
+            for (int i = s.from; i < (b + 1) * BLOCK; i++) s.before += code_of(p.bias[i]) >= s.own;
         if (s.before >= s.keep) s.open = false, s.until = s.j;
     }
 }
@@ -141,12 +142,12 @@ struct span {
     int first, end;
 };
 
-/* Returns how many of the keys [lo, hi) of a block have rank `least` or more. lo, hi: multiples of 4. */
-__device__ inline int at_least(const unsigned *rank, int lo, int hi, unsigned least)
+/* Returns how many of the keys [lo, hi) of a block have order code `least` or more. lo, hi: multiples of 4. */
+__device__ inline int at_least(const unsigned *code, int lo, int hi, unsigned least)
 {
     int n = 0;
     for (int i = lo; i < hi; i += 4) {
-        const uint4 r = *reinterpret_cast<const uint4 *>(rank + i);
+        const uint4 r = *reinterpret_cast<const uint4 *>(code + i);
         n += (r.x >= least) + (r.y >= least) + (r.z >= least) + (r.w >= least);
     }
     return n;
@@ -163,22 +164,22 @@ __device__ inline int next_begin(const unsigned *begin, int own, int n)
 }
 
 /* Counts the keys of the thread's own block, which has n keys from key `first` on. `begin`: as in next_begin(). */
-__device__ inline span count_own(search &s, const unsigned *rank, const unsigned *begin, int first, int n)
+__device__ inline span count_own(search &s, const unsigned *code, const unsigned *begin, int first, int n)
 {
     const int own = (int)threadIdx.x, from = max(s.from - first, 0), end = own < n ? next_begin(begin, own, n) : n;
     const int warp = own / 32 * 32; /* the keys of this warp are counted one by one, the others four at a time */
     const unsigned above = s.own == ALL ? ALL : s.own + 1;
     int before = 0, after = 0;
     for (int i = warp; i < warp + 32; i++) {
-        before += i >= from && i < own && rank[i] >= s.own;
-        after += i > own && i < end && rank[i] > s.own;
+        before += i >= from && i < own && code[i] >= s.own;
+        after += i > own && i < end && code[i] > s.own;
     }
-    if (from == 0) before += at_least(rank, 0, warp, s.own);
+    if (from == 0) before += at_least(code, 0, warp, s.own);
     else
-        for (int i = from; i < warp; i++) before += rank[i] >= s.own;
-    if (end == n) after += at_least(rank, warp + 32, BLOCK, above); /* keys past the row have rank 0 */
+        for (int i = from; i < warp; i++) before += code[i] >= s.own;
+    if (end == n) after += at_least(code, warp + 32, BLOCK, above); /* keys past the row have code 0 */
     else
-        for (int i = warp + 32; i < end; i++) after += rank[i] > s.own;
+        for (int i = warp + 32; i < end; i++) after += code[i] > s.own;
     s.before += before;
     if (s.open && s.before >= s.keep) s.open = false, s.until = s.j;
     if (s.open && (end < n || s.before + after >= s.keep)) return {s.j + 1, first + end};
@@ -239,8 +240,8 @@ __device__ inline void find_ends(search &s, const span &own, float own_bias, con
         if (left) load_span(next, span_of(own, __ffs((int)left) - 1), bias);
 #pragma unroll
         for (int e = 0; e < EACH; e++) { /* the need-th of the set bits */
-            const int rank = __popc(better[e] & ((1u << lane) - 1)), n = __popc(better[e]);
-            const unsigned hit = __ballot_sync(ALL, (better[e] >> lane & 1) && rank == need - 1);
+            const int earlier = __popc(better[e] & ((1u << lane) - 1)), n = __popc(better[e]);
+            const unsigned hit = __ballot_sync(ALL, (better[e] >> lane & 1) && earlier == need - 1);
             if (hit) until = all.first + e * 32 + __ffs((int)hit) - 1;
             need -= n;
         }
@@ -250,20 +251,20 @@ __device__ inline void find_ends(search &s, const span &own, float own_bias, con
 
 __global__ __launch_bounds__(THREADS) void leave_kernel(const pb_dynmask_keys_build_args a, const workspace w)
 {
-    __shared__ alignas(16) unsigned rank[BLOCK];
+    __shared__ alignas(16) unsigned code[BLOCK];
     __shared__ unsigned sorted[2][BLOCK], begin[WARPS];
     const place p = place_of(a, w.blocks);
     const unsigned *sorted_of_list = w.sorted + p.list * w.blocks * BLOCK;
     const int first = p.block * BLOCK, t = (int)threadIdx.x;
     const bool exists = p.j < a.S;
     const float bias = exists ? p.bias[p.j] : -INFINITY;
-    search s = {p.j, p.start && exists ? p.start[p.j] : 0, a.keep, 0, own_rank_of(bias), bias != -INFINITY, p.j};
+    search s = {p.j, p.start && exists ? p.start[p.j] : 0, a.keep, 0, own_code_of(bias), bias != -INFINITY, p.j};
     const unsigned starts = __ballot_sync(ALL, exists && begins(p.start, p.j));
-    rank[t] = exists ? rank_of(bias) : 0;
+    code[t] = exists ? code_of(bias) : 0;
     if (t % 32 == 0) begin[t / 32] = starts;
     __syncthreads();
     count_earlier(s, p, sorted_of_list, sorted, (p.start ? p.start[first] : 0) / BLOCK);
-    span end = count_own(s, rank, begin, first, min((int)BLOCK, a.S - first));
+    span end = count_own(s, code, begin, first, min((int)BLOCK, a.S - first));
     __syncthreads(); /* `sorted` is written again */
     const span later = count_later(s, s.open && !end.end, p, w, sorted_of_list, sorted, a.S);
     if (!end.end) end = later;

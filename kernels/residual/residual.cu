@@ -32,7 +32,7 @@ template <int V> __device__ static inline void factors(const float *s, float (&v
     else pb_load_f32(s, v);
 }
 
-/* Grid: columns in vectors, runs of rows. */
+/* Grid: x covers the columns, V for each thread; the CTAs along y share the rows. */
 template <class T, int V>
 __global__ void __launch_bounds__(RESIDUAL_BLOCK) residual_product(const T *x, const float *s, T *y, int rows, int D)
 {

@@ -18,7 +18,7 @@ extern "C" {
 
 typedef struct pb_syrk_product_args {
     const void *x;   /* [n,M,K] dtype; trans: [n,K,M] */
-    const void *add; /* [n,M,M] c_dtype, symmetric; only its triangle on and below the diagonal is read; NULL: A = 0 */
+    const void *add; /* [n,M,M] c_dtype, symmetric; only its triangle on and below the diagonal is read; NULL: zeros */
     void *c;         /* [n,M,M] c_dtype, out; overlaps no input */
     int n, M, K;
     float alpha, beta;

@@ -1,6 +1,7 @@
 """peer_ratios.py - ours_over_peer: Plumb's time / a peer's time of the same case in the same round. Below 1, Plumb takes
 less time. Each round gives one ratio, so that what a round has in common, such as the host, cancels; the scatter of
 the ratios over the rounds is their noise."""
+import re
 import statistics
 
 import common
@@ -61,6 +62,11 @@ def own_name(key):
     return axes.get("mode") or axes.get("impl") or axes.get("variant") or ""
 
 
+def by_size(key):
+    """Orders keys with the numbers in them as numbers: 4096 before 16384."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", key)]
+
+
 def ours_over_peer(rows):
     """[(side, the peer's key, {round: (our key, our time, the peer's time)})], sorted. A peer without graphs is compared
     with our graph, whichever of our variants took less time: choosing by time would favour us."""
@@ -76,7 +82,7 @@ def ours_over_peer(rows):
                 both = {n: (own[0], plumb[own[0]][n], theirs[n]) for n in sorted(theirs) if n in plumb[own[0]]}
                 if both:
                     found.append((side, key, both))
-    return sorted(found, key=lambda f: (f[1].split("/")[0], f[0], f[1]))
+    return sorted(found, key=lambda f: (f[1].split("/")[0], f[0], by_size(f[1])))
 
 
 def ratio_rows(rows):

@@ -34,6 +34,7 @@ PYTHON
 cat >bench <<'SH'
 #!/bin/bash
 case $* in *--mode\ graph*) KEY=${KEY/eager/graph} ;; esac
+case $* in *--dry-run* | *--throttle-retries\ 0\ *) ;; *) echo 'bench: would measure a disturbed process twice' >&2 && exit 2 ;; esac
 [ -z "$BENCH_ENDS" ] || { echo 'bench: no device' >&2 && exit "$BENCH_ENDS"; }
 while [ $# -gt 0 ]; do
     case $1 in

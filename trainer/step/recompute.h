@@ -18,6 +18,7 @@
 #define PB_RECOMPUTE_H
 #include "trainer/step/trainer_impl.h"
 
-/* Enqueues what the backward pass of a layer reads and is not kept. The layer's weights must be ready. */
+/* Enqueues the ops that compute again those activations that the layer's backward pass reads and that were not kept. The
+ * layer's weights must be ready. */
 pb_status pb_recompute_layer(pb_ctx *ctx, const pb_trainer *t, int layer);
 #endif

@@ -119,7 +119,8 @@ static bool reused(pb_ctx *ctx, const pb_case *of, const char *control, pb_emitt
     return again;
 }
 
-/* A control case, which is a copy, takes the error of its case. A case never takes that of a copy: it is checked. */
+/* A control case, which is a copy of a case, reports the error that was measured for that case, without a second check. A
+ * case never reports the error of a copy: it is always checked. */
 static void a_copy_takes_the_error_of_its_case(void **state)
 {
     const pb_suite *s = pb_suite_find("throughput");
