@@ -47,9 +47,11 @@ void pb_emitter_close(pb_emitter *e)
     if (e->results >= 0) close(e->results);
     if (e->samples >= 0) close(e->samples);
     free(e->measured);
+    free(e->checks);
     e->measured = NULL;
+    e->checks = NULL;
     e->results = e->samples = -1;
-    e->n = e->room = 0;
+    e->n = e->room = e->n_checks = 0;
 }
 
 /* ---- remembering the rows that were emitted ---------------------------------------------------------- */
@@ -119,6 +121,33 @@ pb_status pb_emitter_restore(pb_emitter *e, const pb_row *r)
     const pb_metric *m = pb_metric_find(r->metric);
     if (!m) return pb_fail(PB_EINVAL, "metric '%.60s' is not in metrics.def", r->metric);
     return r->status == PB_ROW_OK ? remember(e, r->key, m, r->value) : PB_OK;
+}
+
+typedef struct pb_long_check {
+    char key[PB_KEY_TEXT];
+    double error, seconds;
+    int process;
+} long_check;
+
+pb_status pb_emitter_checked(pb_emitter *e, const char *key, double error, int process, double seconds)
+{
+    long_check *more = realloc(e->checks, ((size_t)e->n_checks + 1) * sizeof *more);
+    if (!more) return pb_fail(PB_ENOMEM, "no memory for %d checks", e->n_checks + 1);
+    e->checks = more;
+    more[e->n_checks] = (long_check){.error = error, .seconds = seconds, .process = process};
+    snprintf(more[e->n_checks++].key, sizeof more->key, "%s", key);
+    return PB_OK;
+}
+
+bool pb_checked_earlier(const pb_emitter *e, const char *key, double *error, int *process, double *seconds)
+{
+    for (int i = 0; i < e->n_checks; i++) {
+        const long_check *c = &e->checks[i];
+        if (strcmp(c->key, key) != 0) continue;
+        *error = c->error, *process = c->process, *seconds = c->seconds;
+        return true;
+    }
+    return false;
 }
 
 /* Updates the emitter after a row was written: remembers its value if it is ok, and whether a case was truncated. */

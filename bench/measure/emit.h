@@ -12,6 +12,8 @@ typedef struct pb_emitter {
     int process;                  /* index of this process within the run, from 0 */
     struct pb_measured *measured; /* [n], allocated for `room`: the rows emitted with status ok */
     int n, room;
+    struct pb_long_check *checks; /* [n_checks]: what pb_emitter_checked() was given */
+    int n_checks;
     /* The process records a trace: rows get the status profiled in place of a figure or a verdict, and have no value,
      * only a note; no samples are written. */
     bool profiled;
@@ -31,6 +33,9 @@ void pb_emitter_close(pb_emitter *e);
 /* Remembers a row of results.csv as if this process had emitted it. When a process hangs or crashes, its successor
  * takes over its index and restores its rows. EINVAL: metrics.def does not have the metric. ENOMEM. */
 pb_status pb_emitter_restore(pb_emitter *e, const pb_row *r);
+/* Remembers that process `process`, an earlier one of this run, found `error` in the check of the case `key`, which took
+ * `seconds`. ENOMEM. */
+pb_status pb_emitter_checked(pb_emitter *e, const char *key, double error, int process, double seconds);
 
 /* ---- rows; each function may fail with EIO (a row cannot be written) or ENOMEM ----------------- */
 
@@ -58,6 +63,8 @@ pb_status pb_emit_outcome(pb_emitter *e, const pb_case *c, pb_row_status status,
 
 /* Finds the value of a key and metric. False: no such row. */
 bool pb_emitted_value(const pb_emitter *e, const char *key, const char *metric, double *value);
+/* Finds the check of a case in an earlier process. False: pb_emitter_checked() was given none of this key. */
+bool pb_checked_earlier(const pb_emitter *e, const char *key, double *error, int *process, double *seconds);
 /* Returns the key of the i-th case, control cases apart, that has an emitted or restored row of status ok, i = 0, 1,
  * ... Each key comes once, in the order of first rows. NULL: no more keys. */
 const char *pb_emitted_key(const pb_emitter *e, int i);

@@ -112,17 +112,33 @@ static void count_hang(const pb_plan *plan, const pb_row *r, int process, int *h
     for (int i = 0; i < plan->n; i++) hung[i] += strcmp(plan->cases[i].key, r->key) == 0;
 }
 
-/* Reads what earlier processes of this run left: the values of this process number, needed by the conclusions, and the
- * number of hangs per case. */
+/* If row `i` says that an earlier process took long to check a case, remembers what it found. */
+static pb_status take_check(const pb_table *t, size_t i, pb_emitter *emitter)
+{
+    const pb_row *r = &t->rows[i];
+    if (r->process >= emitter->process || strcmp(r->metric, "gradient_check_time") != 0 || r->status != PB_ROW_OK)
+        return PB_OK;
+    for (size_t k = 0; k < t->n; k++) {
+        const pb_row *error = &t->rows[k];
+        if (error->process == r->process && error->status == PB_ROW_OK && strcmp(error->key, r->key) == 0 &&
+            strcmp(error->metric, "gradient_error") == 0)
+            return pb_emitter_checked(emitter, r->key, error->value, (int)r->process, r->value);
+    }
+    return PB_OK;
+}
+
+/* Reads what earlier processes of this run left: the values of this process number, needed by the conclusions, the
+ * number of hangs per case, and checks that took long. */
 static pb_status restore(const pb_options *o, const pb_plan *plan, pb_emitter *emitter, int *hung)
 {
     pb_table t;
-    if (o->child_first <= 0 && emitter->process < HANGS) return PB_OK;
+    if (o->child_first <= 0 && emitter->process == 0) return PB_OK;
     PB_TRY(pb_table_read(o->child_dir, &t));
     pb_status s = PB_OK;
     for (size_t i = 0; i < t.n && s == PB_OK; i++) {
         count_hang(plan, &t.rows[i], emitter->process, hung);
-        if (t.rows[i].process == emitter->process && strcmp(t.rows[i].run_id, emitter->run_id) == 0)
+        if (strcmp(t.rows[i].run_id, emitter->run_id) == 0) s = take_check(&t, i, emitter);
+        if (s == PB_OK && t.rows[i].process == emitter->process && strcmp(t.rows[i].run_id, emitter->run_id) == 0)
             s = pb_emitter_restore(emitter, &t.rows[i]);
     }
     pb_table_free(&t);

@@ -6,11 +6,15 @@
 
 #include "bench/measure/measure.h"
 #include "bench/suites/train_case.h"
+#include "kernels/engine/clock.h"
 #include "kernels/engine/op.h"
 
-/* Finds the gradient_error that this process measured for a case with another mode or clip. For a control case, also
- * that of the case of which it is a copy; a case never takes that of its copies. */
-static bool known(const pb_emitter *emitter, const pb_case *c, double *error)
+enum { LONG_CHECK = 20, NOTE_TEXT = 160 }; /* seconds: a longer check is made once in a run, not in each process */
+
+/* Finds the gradient_error of a case with another mode or clip that this process measured, or that an earlier process of
+ * the run took long to measure; `note` says which. The processes of a run compute the same gradient from the same data.
+ * For a control case, also finds the error of the case of which it is a copy; a case never takes that of its copies. */
+static bool known(const pb_emitter *emitter, const pb_case *c, double *error, char note[NOTE_TEXT])
 {
     static const char *const modes[] = {"eager", "graph"};
     static const char *const clips[] = {
@@ -24,7 +28,17 @@ static bool known(const pb_emitter *emitter, const pb_case *c, double *error)
             return false;
         pb_case_drop(&twin, PB_CONTROL_AXIS);
         pb_case_finish(&twin);
-        if (pb_emitted_value(emitter, twin.key, "gradient_error", error)) return true;
+        int process;
+        double seconds;
+        if (pb_emitted_value(emitter, twin.key, "gradient_error", error)) {
+            snprintf(note, NOTE_TEXT, "measured in this process in a case with the same gradient");
+            return true;
+        }
+        if (pb_checked_earlier(emitter, twin.key, error, &process, &seconds)) {
+            snprintf(note, NOTE_TEXT, "measured in process %d of this run, where the check took %.0f s", process,
+                     seconds);
+            return true;
+        }
     }
     return false;
 }
@@ -40,17 +54,18 @@ pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, p
     const bool device = ctx->id != PB_CPU;
     const double bound = pb_gradient_bound(pb_trainer_config(t)->model.dtype);
     double error = (double)NAN;
+    char note[NOTE_TEXT];
     *out = (pb_check){PB_ROW_OK, ""};
     /* An error that is known is reused: suite_backward.c checks that a graph has the eager gradients, and clipping only
      * scales them. */
-    if (known(emitter, c, &error)) {
+    if (known(emitter, c, &error, note)) {
         PB_TRY(forward_and_loss(ctx, t));
-        return pb_emit(emitter, c, "gradient_error", error, 0, PB_ROW_OK,
-                       "measured in this process in a case with the same gradient");
+        return pb_emit(emitter, c, "gradient_error", error, 0, PB_ROW_OK, note);
     }
+    const double began = pb_clock_seconds();
     const pb_status s = pb_gradient_error(c, t, &error);
+    const double seconds = pb_clock_seconds() - began;
     if (device && s == PB_ENOMEM) {
-        char note[160];
         snprintf(note, sizeof note, "not checked, for lack of memory: %.120s", pb_error());
         PB_TRY(forward_and_loss(ctx, t));
         return pb_emit(emitter, c, "gradient_error", (double)NAN, 0, PB_ROW_UNSUPPORTED, note);
@@ -60,6 +75,7 @@ pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, p
         out->status = PB_ROW_WRONG;
         snprintf(out->note, sizeof out->note, "the relative error of the gradient is %g, more than %g", error, bound);
     }
+    if (seconds >= LONG_CHECK) PB_TRY(pb_emit(emitter, c, "gradient_check_time", seconds, 0, PB_ROW_OK, ""));
     return pb_emit(emitter, c, "gradient_error", error, 0, out->status, out->note);
 }
 
