@@ -139,6 +139,12 @@ def judged_value(q, worst):
     return noted if meets and len(q.values) == 1 and re.fullmatch(r"[\d.e+-]+", noted) else f"{worst:.4g}"
 
 
+def ratio_of(q):
+    """The metric of a requirement; of a ratio also what is divided, which its statement says in parentheses."""
+    sides = re.search(r"\(([^()]* over [^()]*)\)$", q.statement)
+    return q.metric + (f" ({sides[1]})" if sides and " over " in q.metric else "")
+
+
 def failed(s):
     """The requirements that failed: id, the value of each case, and the bound. The page has what each promises."""
     results = [r for r in map(s.read, (name + ".csv" for name in SUITES)) if r]
@@ -152,7 +158,7 @@ def failed(s):
             if source == "v4_step.csv":  # other runs of cases that a stored session has too
                 case += ", " * bool(case) + source
             cases.setdefault(q.id, (q, []))[1].append(f"{judged_value(q, worst)}" + (f" ({case})" if case else ""))
-    texts = [f"`{q.id}` requires {q.metric} {q.relation} {q.bound:g}, measured {' and '.join(values)}"
+    texts = [f"`{q.id}` requires {ratio_of(q)} {q.relation} {q.bound:g}, measured {' and '.join(values)}"
              for q, values in cases.values()]
     if texts:
         return f"**{sum(len(v) for _, v in cases.values())} of {len(judged)} cases failed** (newest sessions): " + "; ".join(texts)
