@@ -105,22 +105,22 @@ mkdir -p mask/tensors
 } >mask/tensors/step1-rank0.csv
 expect 0 'step 1, rank 0, layer 1, op attention_fwd, layers.1.o, batch row 1, token 5, head 2, row 37, column 70: the first' \
     "$bench" analyze nan mask
-# The first micro-batch comes first, its activations before the gradients of activations, these in the order of the file,
-# and gradients of parameters last.
+# The first micro-batch comes first, its activations before the gradients of activations, also of those of an earlier layer,
+# these in the order of the file, and gradients of parameters last.
 mkdir -p micro/tensors
 {
     head -n 1 'loaded[1]/tensors/step1-rank0.csv'
-    echo layers.1.grad_o,1,f32,64,192,0,1,1,0,32,0,5,70,linear_dx,0,5,1,1
-    echo layers.1.grad_qkv,1,f32,64,192,0,1,1,0,32,0,5,70,attention_bwd,0,5,1,1
-    echo layers.0.h,0,f32,64,64,0,1,1,0,9,0,3,0,embedding_fwd,0,3,,1
+    echo layers.0.grad_o,0,f32,64,192,0,1,1,0,32,0,5,70,linear_dx,0,5,1,1
+    echo layers.0.grad_qkv,0,f32,64,192,0,1,1,0,32,0,5,70,attention_bwd,0,5,1,1
+    echo layers.1.n1,1,f32,64,64,0,1,1,0,9,0,3,0,rmsnorm_fwd,0,3,,1
     echo layers.1.h,1,f32,64,64,0,1,1,0,0,0,,,addnorm_fwd,,,,2
     echo hf,,f32,64,64,0,1,1,0,64,0,0,0,addnorm_fwd,0,0,,2
     echo embed.gradient,,f32,272,64,0,1,1,0,64,0,0,0,,,,,
 } >micro/tensors/step1-rank0.csv
-expect 0 'step 1, rank 0, micro-batch 1, layer 0, op embedding_fwd, layers.0.h, batch row 0, token 3, row 3, column 0: the first' \
+expect 0 'step 1, rank 0, micro-batch 1, layer 1, op rmsnorm_fwd, layers.1.n1, batch row 0, token 3, row 3, column 0: the first' \
     "$bench" analyze nan micro
-sed -i s/0,9,0,3,0,embedding/0,0,0,,,embedding/ micro/tensors/step1-rank0.csv
-expect 0 'step 1, rank 0, micro-batch 1, layer 1, op linear_dx, layers.1.grad_o, batch row 0, token 5, head 1, row 5, column 70: the first' \
+sed -i s/0,9,0,3,0,rmsnorm/0,0,0,,,rmsnorm/ micro/tensors/step1-rank0.csv
+expect 0 'step 1, rank 0, micro-batch 1, layer 0, op linear_dx, layers.0.grad_o, batch row 0, token 5, head 1, row 5, column 70: the first' \
     "$bench" analyze nan micro
 sed -i s/32,0,5,70,/0,0,,,/ micro/tensors/step1-rank0.csv
 expect 0 'step 1, rank 0, micro-batch 2, op addnorm_fwd, hf, batch row 0, token 0, row 0, column 0: the first' "$bench" analyze nan micro
