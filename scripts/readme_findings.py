@@ -74,18 +74,17 @@ def sparse(s):
 
 @needs("dynmask.csv")
 def dynamic_mask(_, r):
-    groups = {"`union` with at most 25 %": [], "`exact` with 12.5 %": [], "every key": []}
-    judged = []
+    kinds = {"union": "`union` with at most 25 % of the keys", "exact": "`exact` with at most 12.5 % of the keys",
+             "all": "all keys kept"}
+    found, met = {kind: [] for kind in kinds}, []
     for axes in r.axes("attention/fwd", "kernel_time", variant="dynmask"):
         least, ratios = required(axes), dense_over(r, axes)
         if least is not None and None not in ratios:
-            share = int(axes["topk"]) / int(axes["seq"])
-            groups["every key" if share >= 1 else next(g for g in groups if g[1:6] == axes["list"])] += ratios
-            judged.append(min(ratios) >= least)
-    texts = [f"{span(found)} times ({kept} of the keys)".replace("every key of the keys", "all keys kept")
-             for kept, found in groups.items() if found]
-    return (f"dense attention takes {', '.join(texts)} as long, forward or backward; {sum(judged)} of {len(judged)} "
-            "cases are as fast as required" if texts else "")
+            found["all" if int(axes["topk"]) >= int(axes["seq"]) else axes["list"]] += ratios
+            met.append(min(ratios) >= least)
+    texts = [f"{span(found[kind])} times ({what})" for kind, what in kinds.items() if found[kind]]
+    return (f"dense attention takes {', '.join(texts)} as long, forward or backward; {sum(met)} of {len(met)} cases are "
+            "as fast as required" if texts else "")
 
 
 @needs("v4_step.csv")

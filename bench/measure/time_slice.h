@@ -28,9 +28,9 @@ typedef struct pb_time_slices {
 /* Reads the option's text LENGTH:FROM:TO:FIRST; NULL: no interleaving. LENGTH: seconds; FROM, TO: descriptors of the two
  * pipes. FIRST is 1 for the process that works first. The other one (0) waits here for its first time slice, except if
  * `next`, the index of the first case that it measures, is above 0: it then replaces a process that hung, and takes over
- * the time slice of that process. With threads > 0 the process
- * restricts itself to the last `threads` processors that it may use. The other process does so too, and both use the
- * same ones: processors differ in speed. EINVAL: the text is invalid. EIO: the processors cannot be set. */
+ * the time slice of that process. With threads > 0 the process restricts itself to the last `threads` processors that it
+ * may use. The other process does so too, and both use the same ones: processors differ in speed. EINVAL: the text is
+ * invalid. EIO: the processors cannot be set. */
 pb_status pb_time_slice_open(const char *text, int next, long threads, pb_heartbeat *heartbeat, pb_time_slices *out);
 /* Must be called when case number `at` (from 0) begins. Waits until the other process has begun it as well, or has
  * ended. */

@@ -11,10 +11,9 @@
 
 enum { LONG_CHECK = 20, NOTE_TEXT = 160 }; /* seconds: a longer check is made once in a run, not in each process */
 
-/* Finds the gradient_error of a case with another mode or clip that this process measured, or that an earlier process of
- * the run took long to measure; `note` says which. The processes of a run compute the same gradient from the same data.
- * For a control case, also finds the error of the case of which it is a copy; a case never takes that of its copies. */
-static bool known(const pb_emitter *emitter, const pb_case *c, double *error, char note[NOTE_TEXT])
+/* Sets *out to case number i of those with the gradient of *c: those with another mode or clip, and, for a control case,
+ * the case of which it is a copy. False: no such case exists. */
+static bool twin_of(const pb_case *c, int i, pb_case *out)
 {
     static const char *const modes[] = {"eager", "graph"};
     static const char *const clips[] = {
@@ -22,24 +21,32 @@ static bool known(const pb_emitter *emitter, const pb_case *c, double *error, ch
         PB_CLIP_MAP(X)
 #undef X
     };
-    for (int i = 0; i < 2 * PB_NCLIPS; i++) {
-        pb_case twin = *c;
-        if (pb_case_set(&twin, "mode", modes[i % 2]) != PB_OK || pb_case_set(&twin, "clip", clips[i / 2]) != PB_OK)
-            return false;
-        pb_case_drop(&twin, PB_CONTROL_AXIS);
-        pb_case_finish(&twin);
-        int process;
-        double seconds;
-        if (pb_emitted_value(emitter, twin.key, "gradient_error", error)) {
-            snprintf(note, NOTE_TEXT, "measured in this process in a case with the same gradient");
-            return true;
-        }
+    if (i >= 2 * PB_NCLIPS) return false;
+    *out = *c;
+    if (pb_case_set(out, "mode", modes[i % 2]) != PB_OK || pb_case_set(out, "clip", clips[i / 2]) != PB_OK)
+        return false;
+    pb_case_drop(out, PB_CONTROL_AXIS);
+    pb_case_finish(out);
+    return true;
+}
+
+/* Finds the gradient_error of a case with the same gradient that an earlier process of the run took long to measure, or
+ * else one that this process measured; `note` says which. The processes of a run compute the same gradient from the same
+ * data. A case never takes the error of its copies, which are control cases. */
+static bool known(const pb_emitter *emitter, const pb_case *c, double *error, char note[NOTE_TEXT])
+{
+    pb_case twin;
+    int process;
+    double seconds;
+    for (int i = 0; twin_of(c, i, &twin); i++)
         if (pb_checked_earlier(emitter, twin.key, error, &process, &seconds)) {
             snprintf(note, NOTE_TEXT, "measured in process %d of this run, where the check took %.0f s", process,
                      seconds);
             return true;
         }
-    }
+    snprintf(note, NOTE_TEXT, "measured in this process in a case with the same gradient");
+    for (int i = 0; twin_of(c, i, &twin); i++)
+        if (pb_emitted_value(emitter, twin.key, "gradient_error", error)) return true;
     return false;
 }
 

@@ -68,8 +68,8 @@ def by_size(key):
 
 
 def ours_over_peer(rows):
-    """[(side, the peer's key, {round: (our key, our time, the peer's time)})], sorted. A peer without graphs is compared
-    with our graph, whichever of our variants took less time: choosing by time would favour us."""
+    """[(side, the peer's key, {round: (our key, our time, the peer's time)})], sorted. A peer without graphs is
+    compared with our graph, even where our eager step takes less time: choosing by time would favour us."""
     found = []
     for metric in dict.fromkeys(TIMES.values()):
         sides, _ = collect(rows, metric)

@@ -36,10 +36,9 @@ says() {
 ends_in_second long
 says long
 expect 0 '' "$bench" run --resume long
-[[ $(notes long 2) == *'"measured in process 0 of this run, where the check took 151 s"'* ]] ||
-    fail "process 2 checked again: $(notes long 2)"
+[[ $(notes long 2 | grep -cx '"measured in process 0 of this run, where the check took 151 s"') -eq 2 ]] ||
+    fail "process 2 checked again, or says that it did: $(notes long 2)"
 [[ $(awk -F, '$6 == "gradient_error" { print $9 }' long/results.csv | sort -u | wc -l) -eq 1 ]] || fail 'another error'
-[[ $(notes long 2 | wc -l) -eq 2 ]] || fail 'process 2 does not report an error of both cases'
 
 ends_in_second again # no check took long
 expect 0 '' "$bench" run --resume again
