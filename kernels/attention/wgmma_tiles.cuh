@@ -26,15 +26,15 @@ __device__ static inline void load_tile(__nv_bfloat16 *to, const CUtensorMap *ma
     for (int half = 0; half < D / 64; half++) tma_load(to + half * ROWS * 64, map, full, half * 64, head, token, b);
 }
 
-/* Starts c = x y^T as one wgmma group. x: 64 rows of a tile of X_ROWS rows; y: a tile of Y_ROWS rows. Both have D columns
- * and are read K-major. */
-template <int D, int X_ROWS, int Y_ROWS>
+/* Starts c = x y^T, or c += x y^T with ADD, as one wgmma group. x: 64 rows of a tile of X_ROWS rows; y: a tile of Y_ROWS
+ * rows. Both have D columns and are read K-major. */
+template <int D, int X_ROWS, int Y_ROWS, bool ADD = false>
 __device__ static inline void start_dots(float (&c)[Y_ROWS / 8][4], operand_desc x, operand_desc y)
 {
 #pragma unroll
     for (int d = 0; d < D / 16; d++)
         wgmma<0, 0>(c, advance_desc(x, d / 4 * X_ROWS * 128 + d % 4 * 32),
-                    advance_desc(y, d / 4 * Y_ROWS * 128 + d % 4 * 32), d > 0);
+                    advance_desc(y, d / 4 * Y_ROWS * 128 + d % 4 * 32), ADD || d > 0);
     wgmma_commit();
 }
 

@@ -237,8 +237,8 @@ size_t bwd_workspace(const void *args)
 bool aligned(const void *p, size_t ld) { return (uintptr_t)p % 16 == 0 && ld % 8 == 0; }
 template <class A> bool wgmma_takes(const A &a)
 {
-    return a.dtype == PB_BF16 && (a.D == 64 || a.D == 128) && aligned(a.q, a.ldq) && aligned(a.k, a.ldk) &&
-           aligned(a.v, a.ldv) && aligned(a.o, a.ldo);
+    return a.dtype == PB_BF16 && (a.D == 64 || a.D == 128) && a.scale > 0 && aligned(a.q, a.ldq) &&
+           aligned(a.k, a.ldk) && aligned(a.v, a.ldv) && aligned(a.o, a.ldo);
 }
 bool wgmma_takes_fwd(const void *args) { return wgmma_takes(*(const pb_dynmask_attention_fwd_args *)args); }
 bool wgmma_takes_bwd(const void *args)

@@ -6,7 +6,8 @@
  *   - a tile of keys is KEYS slots of the list; tiles that no query of the CTA attends to are skipped
  *   - with k the producer loads the biases and the queries of the tile's slots (slot_block), so k_empty is released
  *     after the biases have been added to the scores, not after the product
- *   - scores become scale log2(e) q.k + bias log2(e) before the softmax, which therefore works in base 2
+ *   - accumulators begin as bias / scale, so that the product leaves q.k + bias / scale in them, and the softmax is that of
+ *     dense attention. An addition to each score afterwards would lengthen the softmax
  *
  * Barriers (struct shared; "lanes" are all 128 G consumer threads):
  *
@@ -61,7 +62,6 @@ template <int D, int G> struct alignas(1024) shared {
 
 #ifdef PB_SM90_CODE
 typedef stage_ring<STAGES> ring_position;
-constexpr float LN2 = 0.6931471805599453f;
 
 /* A tile of queries. b: batch row; head: query head; list: number of its list; i0: first query. */
 struct tile {
@@ -111,17 +111,10 @@ __device__ void produce(shared<D, G> &sm, const CUtensorMap *mq, const CUtensorM
     }
 }
 
-/* Turns products into scores in base 2: times sl = scale log2(e), plus the bias; -inf where a query does not attend to
- * the slot. i0: first query of this warpgroup, i: of this thread. */
-__device__ inline void score(float (&s)[KEYS / 8][4], const slot_block (&slots)[KEYS / SLOTS], int i0, int i, float sl)
+/* Sets scores to -inf where a query does not attend to the slot. i0: first query of this warpgroup, i: of this thread. */
+__device__ inline void mask_scores(float (&s)[KEYS / 8][4], const slot_block (&slots)[KEYS / SLOTS], int i0, int i)
 {
     const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
-#pragma unroll
-    for (int n = 0; n < KEYS / 8; n++) {
-        const float2 bias = *reinterpret_cast<const float2 *>(&slots[n / 8].bias2[n % 8 * 8 + col]);
-#pragma unroll
-        for (int e = 0; e < 4; e++) s[n][e] = fmaf(s[n][e], sl, e & 1 ? bias.y : bias.x);
-    }
     if (all_attend(range_of<KEYS>(slots), i0, 64)) return;
 #pragma unroll
     for (int n = 0; n < KEYS / 8; n++) {
@@ -150,10 +143,10 @@ __device__ inline void finish_scores(shared<D, G> &sm, float (&s)[KEYS / 8][4], 
 {
     wgmma_wait<PENDING>();
     wgmma_fence_operand(s);
-    score(s, sm.slots[at.k.stage], at.i0, at.i, at.sl);
+    mask_scores(s, sm.slots[at.k.stage], at.i0, at.i);
     release(&sm.k_empty[at.k.stage]);
     at.k.next();
-    softmax_tile<KEYS / 8>(s, st, 1, keep);
+    softmax_tile<KEYS / 8>(s, st, at.sl, keep);
 }
 /* Waits for the product of the weights and the current stage of v. */
 template <int D, int G>
@@ -178,16 +171,18 @@ __device__ inline void consume_slots(shared<D, G> &sm, float (&o)[D / 8][4], sof
     if (!n.next()) return;
     /* For the first tile only scores are computed: no weights exist yet that could be multiplied with values. */
     barrier_wait(&sm.k_full[at.k.stage], at.k.parity);
+    fill_columns<KEYS>(s, sm.slots[at.k.stage]);
     wgmma_fence();
-    start_dots<D, plan<G>::QUERIES, KEYS>(s, q, advance_desc(k, at.k.stage * STAGE));
+    start_dots<D, plan<G>::QUERIES, KEYS, true>(s, q, advance_desc(k, at.k.stage * STAGE));
     finish_scores<D, G, 0>(sm, s, st, at, keep);
     as_operand<KEYS / 8>(p, s);
     /* Each iteration computes the scores of a tile, and multiplies the weights and the values of the tile before it. */
     while (n.next()) {
         barrier_wait(&sm.k_full[at.k.stage], at.k.parity);
+        fill_columns<KEYS>(s, sm.slots[at.k.stage]);
         if (G > 1) named_sync(ISSUE_TURN + at.wg, ISSUE_THREADS);
         wgmma_fence();
-        start_dots<D, plan<G>::QUERIES, KEYS>(s, q, advance_desc(k, at.k.stage * STAGE));
+        start_dots<D, plan<G>::QUERIES, KEYS, true>(s, q, advance_desc(k, at.k.stage * STAGE));
         barrier_wait(&sm.v_full[at.v.stage], at.v.parity);
         wgmma_fence();
         start_weighted_sum<D>(o, p, advance_desc(v, at.v.stage * STAGE));
@@ -216,7 +211,7 @@ __device__ inline void store(const float (&o)[D / 8][4], const softmax_rows &st,
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const bool there = i + 8 * r < a.S;
-        f[r] = softmax_end(st, r, LN2, lse[r]);
+        f[r] = softmax_end(st, r, a.scale, lse[r]);
         to[r] = (bf16 *)a.o + ((size_t)own.b * a.S + i + 8 * r) * a.ldo + (size_t)own.head * D;
         if (!there) to[r] = NULL;
         else if (threadIdx.x % 4 == 0) a.lse[((size_t)own.b * a.H + own.head) * a.S + i + 8 * r] = lse[r];

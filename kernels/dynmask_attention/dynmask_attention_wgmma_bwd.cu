@@ -17,8 +17,8 @@
  *   128..383   4..11   2 consumers   240                    warpgroup wg owns rows 64 wg .. 64 wg + 63 of the CTA's tile
  *
  *   dkv_kernel                                   dq_kernel
- *   S^T = k q^T       dP^T = v do^T              S = q k^T        dP = do v^T
- *   P^T = 2^(S^T sl + bias2 - lse2)              P = 2^(S sl + bias2 - lse2)
+ *   S^T = k q^T       dP^T = v do^T              S = q k^T + bias / scale    dP = do v^T
+ *   P^T = 2^(S^T sl + bias2 - lse2)              P = 2^(S sl - lse2)
  *   dS^T = P^T (dP^T - delta)                    dS = P (dP - delta)
  *   dv += P^T do      dk += dS^T q               dq += dS k       (weights are register operands)
  *   dbias += the sums of the rows of dS^T
@@ -157,7 +157,8 @@ template <int D> __device__ inline void clear_rows(bf16 *q, bf16 *dO, const quer
     named_sync(ROWS_CLEARED, CONSUMERS);
 }
 
-/* Turns products S^T into weights P^T. Rows are slots, columns are queries. bias2: of this thread's two rows. */
+/* Turns products S^T into weights P^T. Rows are slots, columns are queries. bias2: bias log2(e) of this
+ * thread's two rows. */
 template <int D>
 __device__ inline void weigh(float (&s)[QUERIES<D> / 8][4], const query_stats<D> &st, const float (&bias2)[2], float sl)
 {
@@ -236,7 +237,7 @@ __device__ void dkv_consume(dkv_shared<D> &sm, const pb_dynmask_attention_bwd_ar
     float dk[D / 8][4] = {}, dv[D / 8][4] = {}, dbias[2] = {0, 0};
     ring_position at;
     barrier_wait(&sm.bar.own_full, 0);
-    const float bias2[2] = {sm.slots[wg].bias2[row], sm.slots[wg].bias2[row + 8]};
+    const float bias2[2] = {sm.slots[wg].bias[row] * sl, sm.slots[wg].bias[row + 8] * sl};
     for (int n = own.part; n < own.total; n += room.parts, at.next()) {
         const int stage = at.stage, i0 = (own.m + n % own.count) * Q;
         const query_tile<D> &queries = sm.queries[stage];

@@ -87,18 +87,13 @@ template <int D> __device__ inline query_rows query_rows_of(const query_tile<D> 
     return q;
 }
 
-/* Turns products S into weights P. */
-template <int N>
-__device__ inline void weigh(float (&s)[N / 8][4], const slot_block (&slots)[N / SLOTS], const query_rows &q, float sl)
+/* Turns scores S into weights P. */
+template <int N> __device__ inline void weigh(float (&s)[N / 8][4], const query_rows &q, float sl)
 {
-    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
 #pragma unroll
-    for (int n = 0; n < N / 8; n++) {
-        const float2 bias = *reinterpret_cast<const float2 *>(&slots[n / 8].bias2[n % 8 * 8 + col]);
+    for (int n = 0; n < N / 8; n++)
 #pragma unroll
-        for (int e = 0; e < 4; e++)
-            s[n][e] = pb_exp2_fast(fmaf(s[n][e], sl, (e & 1 ? bias.y : bias.x) - q.lse2[e >> 1]));
-    }
+        for (int e = 0; e < 4; e++) s[n][e] = pb_exp2_fast(fmaf(s[n][e], sl, -q.lse2[e >> 1]));
 }
 /* Turns weights s into dS = P (dP - delta); exactly 0, even for NaN, where a query does not attend to a slot. */
 template <int N>
@@ -144,8 +139,9 @@ __device__ void dq_consume(dq_shared<D> &sm, const pb_dynmask_attention_bwd_args
         const int stage = at.stage;
         float s[N / 8][4], dp[N / 8][4];
         barrier_wait(&sm.bar.first_full[stage], at.parity);
+        fill_columns<N>(s, sm.slots[stage]);
         wgmma_fence();
-        start_dots<D, DQ_ROWS, N>(s, q, advance_desc(k, stage * STAGE));
+        start_dots<D, DQ_ROWS, N, true>(s, q, advance_desc(k, stage * STAGE));
         barrier_wait(&sm.bar.second_full[stage], at.parity);
         wgmma_fence();
         start_dots<D, DQ_ROWS, N>(dp, dO, advance_desc(v, stage * STAGE));
@@ -153,7 +149,7 @@ __device__ void dq_consume(dq_shared<D> &sm, const pb_dynmask_attention_bwd_args
         wgmma_fence_operand(s), wgmma_fence_operand(dq), wgmma_fence_operand(ds);
         if (before >= 0) release(&sm.bar.first_empty[before]);
         before = stage;
-        weigh<N>(s, sm.slots[stage], mine, sl);
+        weigh<N>(s, mine, sl);
         wgmma_wait<0>();
         wgmma_fence_operand(dp);
         release(&sm.bar.second_empty[stage]);

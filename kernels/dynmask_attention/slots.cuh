@@ -34,10 +34,10 @@ struct slot_range {
     int lo, hi, solid_lo, solid_hi;
 };
 /* SLOTS consecutive slots. Query i attends to slot s if from[s] <= i < to[s]; unused: from = INT_MAX, to = 0. `to` is
- * INT_MAX if all queries from `from` on attend to it, those past S included, which are not stored. bias2: bias log2(e).
- * key: row of the tensors; -1: unused. */
+ * INT_MAX if all queries from `from` on attend to it, those past S included, which are not stored. bias: bias / scale,
+ * which is added to products q.k. key: row of the tensors; -1: unused. */
 struct alignas(16) slot_block {
-    float bias2[SLOTS];
+    float bias[SLOTS];
     int from[SLOTS], to[SLOTS], key[SLOTS];
     slot_range range;
 };
@@ -73,10 +73,12 @@ struct list_args {
     const int32_t *list, *until;
     int S, S_kv, K, L;
     size_t ldk, ldv;
+    float scale;
 };
 template <class A> list_args list_args_of(const A &a)
 {
-    return {(const bf16 *)a.k, (const bf16 *)a.v, a.bias, a.list, a.until, a.S, a.S_kv, a.K, a.L, a.ldk, a.ldv};
+    return {
+        (const bf16 *)a.k, (const bf16 *)a.v, a.bias, a.list, a.until, a.S, a.S_kv, a.K, a.L, a.ldk, a.ldv, a.scale};
 }
 
 __device__ inline slot_range both(const slot_range &x, const slot_range &y)
@@ -87,7 +89,7 @@ __device__ inline slot_range both(const slot_range &x, const slot_range &y)
 /* A slot: its key, or -1 if it is unused, and its queries. */
 struct slot {
     int key, from, to;
-    float bias2;
+    float bias;
 };
 __device__ inline slot slot_of(const list_args &a, int head, int l)
 {
@@ -98,7 +100,7 @@ __device__ inline slot slot_of(const list_args &a, int head, int l)
     const float bias = a.bias[(size_t)head * a.S_kv + key];
     const int64_t end = (int64_t)a.until[(size_t)head * a.L + l] - before;
     const int from = max(key - before, 0), to = end >= a.S ? INT_MAX : (int)max(end, (int64_t)0);
-    return from >= to || bias == -INFINITY ? unused : slot{key, from, to, bias * LOG2E};
+    return from >= to || bias == -INFINITY ? unused : slot{key, from, to, bias / a.scale};
 }
 
 /* Finds the slots of this CTA: `mine` receives those that have the ranks first .. first + SLOTS - 1 in the order of their
@@ -189,7 +191,7 @@ template <int D> __global__ __launch_bounds__(GATHER_THREADS) void gather_kernel
         const bool nan = bad >> threadIdx.x % 32 / LANES * LANES & ((1u << LANES) - 1);
         if (nan) k = v = make_uint4(0, 0, 0, 0);
         *reinterpret_cast<uint4 *>(to.k + row) = k, *reinterpret_cast<uint4 *>(to.v + row) = v;
-        if (lane == 0) block.bias2[r] = nan ? NAN : mine[r].bias2;
+        if (lane == 0) block.bias[r] = nan ? NAN : mine[r].bias;
     }
 }
 
@@ -245,6 +247,17 @@ template <int N> struct slot_tiles {
         return true;
     }
 };
+
+/* Sets accumulators to the biases of their columns, which are N slots. */
+template <int N> __device__ inline void fill_columns(float (&s)[N / 8][4], const slot_block (&slots)[N / SLOTS])
+{
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
+#pragma unroll
+    for (int n = 0; n < N / 8; n++) {
+        const float2 bias = *reinterpret_cast<const float2 *>(&slots[n / 8].bias[n % 8 * 8 + col]);
+        s[n][0] = s[n][2] = bias.x, s[n][1] = s[n][3] = bias.y;
+    }
+}
 
 /* True if all `queries` queries from i0 on attend to all slots of the range. */
 __device__ inline bool all_attend(const slot_range &r, int i0, int queries)
