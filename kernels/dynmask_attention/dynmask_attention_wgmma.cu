@@ -1,13 +1,13 @@
 /* dynmask_attention_wgmma.cu - dynamic-mask attention forward with wgmma on sm_90a: bf16, D 64 or 128.
  *
- * Two kernels. gather_kernel (slots.cuh) copies the listed keys and values to consecutive rows. fwd_kernel is the
- * persistent kernel of attention_wgmma.cu, whose head comment shows its roles and its pipeline, with these differences:
+ * Two kernels. gather_kernel copies the listed keys and values to consecutive rows (gather() of slots.cuh). fwd_kernel is
+ * the persistent kernel of attention_wgmma.cu, whose head comment shows its roles and its pipeline, with these differences:
  *
  *   - a tile of keys is KEYS slots of the list; tiles that no query of the CTA attends to are skipped
  *   - with k the producer loads the biases and the queries of the tile's slots (slot_block), so k_empty is released
- *     after the biases have been added to the scores, not after the product
- *   - accumulators begin as bias / scale, so that the product leaves q.k + bias / scale in them, and the softmax is that of
- *     dense attention. An addition to each score afterwards would lengthen the softmax
+ *     after the scores have been masked, not after the product
+ *   - accumulators begin as bias / scale, so that the product leaves q.k + bias / scale in them, and the softmax is that
+ *     of dense attention; adding the bias to each score afterwards made the softmax longer
  *
  * Barriers (struct shared; "lanes" are all 128 G consumer threads):
  *
@@ -15,7 +15,7 @@
  *   q_full       producer + TMA bytes       consumers               q of this tile is in shared memory
  *   q_empty      lanes, after the tile      producer                q may be overwritten
  *   k_full[s]    producer + TMA bytes       consumers               k and slots of this stage are in shared memory
- *   k_empty[s]   lanes, after the biases    producer                k and slots of this stage may be overwritten
+ *   k_empty[s]   lanes, after the mask      producer                k and slots of this stage may be overwritten
  *   v_full[s]    producer + TMA bytes       consumers               v of this stage is in shared memory
  *   v_empty[s]   lanes, after O += P v      producer                v of this stage may be overwritten
  *   named barrier ISSUE_TURN + wg: the warpgroup before wg arrives once it has issued its products, wg waits */
@@ -241,6 +241,11 @@ __device__ void consume(shared<D, G> &sm, const pb_dynmask_attention_fwd_args &a
 }
 #endif
 
+template <int D> __global__ __launch_bounds__(GATHER_THREADS) void gather_kernel(const list_args a, const compact to)
+{
+    gather<D>(a, to, (int)blockIdx.x);
+}
+
 template <int D, int G>
 __global__ __launch_bounds__(plan<G>::THREADS, 1) void fwd_kernel(const __grid_constant__ CUtensorMap mq,
                                                                   const __grid_constant__ CUtensorMap mk,
@@ -296,7 +301,8 @@ template <int D> pb_status fwd(pb_ctx *ctx, const pb_dynmask_attention_fwd_args 
 {
     const compact c = compact_at(ctx->scratch, compact_sizes(a), D);
     const long small = (a.S + 63L) / 64 * a.H * a.B; /* tiles if each CTA had one consumer warpgroup */
-    PB_TRY(gather_lists(ctx, a, c));
+    gather_kernel<D><<<gather_ctas(c), GATHER_THREADS, 0, pb_cuda_stream(ctx)>>>(list_args_of(a), c);
+    PB_TRY(pb_cuda_launched(ctx, "dynmask_attention_fwd wgmma, gather"));
     return small <= pb_cuda_device_of(ctx)->sms ? fwd_launch<D, 1>(ctx, a, c)
                                                 : fwd_launch<D, most_consumers(D)>(ctx, a, c);
 }

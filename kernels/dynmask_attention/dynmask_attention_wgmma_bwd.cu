@@ -1,9 +1,9 @@
 /* dynmask_attention_wgmma_bwd.cu - dynamic-mask attention backward with wgmma on sm_90a: bf16, D 64 or 128,
  * deterministic.
  *
- * Kernels, in order: gather_kernel (slots.cuh) copies the listed keys and values to consecutive rows; clear_kernel
- * writes zeros to dk, dv and dbias; stats_kernel computes lse and delta of each tile of queries; dkv_kernel computes
- * dk, dv and dbias; dq_kernel computes dq; with several parts, add_parts_kernel adds partial sums of dk, dv and dbias.
+ * Kernels, in order: prepare_kernel copies the listed keys and values to consecutive rows (gather() of slots.cuh), writes
+ * zeros to dk, dv and dbias, and computes lse and delta of each tile of queries; dkv_kernel computes dk, dv and dbias;
+ * dq_kernel computes dq; with several parts, add_parts_kernel adds partial sums of dk, dv and dbias.
  * Scores are computed twice, which costs 7/5 of the products, and nothing is added by atomics or in an order that
  * varies.
  *
@@ -16,12 +16,14 @@
  *   32..127    1..3    idle          24                     exit; setmaxnreg acts on whole warpgroups
  *   128..383   4..11   2 consumers   240                    warpgroup wg owns rows 64 wg .. 64 wg + 63 of the CTA's tile
  *
- *   dkv_kernel                                   dq_kernel
- *   S^T = k q^T       dP^T = v do^T              S = q k^T + bias / scale    dP = do v^T
- *   P^T = 2^(S^T sl + bias2 - lse2)              P = 2^(S sl - lse2)
- *   dS^T = P^T (dP^T - delta)                    dS = P (dP - delta)
- *   dv += P^T do      dk += dS^T q               dq += dS k       (weights are register operands)
+ *   dkv_kernel                                            dq_kernel
+ *   S^T = k q^T + bias / scale     dP^T = v do^T          S = q k^T + bias / scale     dP = do v^T
+ *   P^T = 2^(S^T sl - lse2)                               P = 2^(S sl - lse2)
+ *   dS^T = P^T (dP^T - delta)                             dS = P (dP - delta)
+ *   dv += P^T do                   dk += dS^T q           dq += dS k          (weights are register operands)
  *   dbias += the sums of the rows of dS^T
+ *
+ * bias / scale is in the accumulators before the product, except in dq_kernel at D 64, where adding it to S is faster.
  *
  * A query without keys must add 0 even if its do is NaN. Its weights are 0, but 0 times NaN is not. Likewise, a query
  * with NaN in q or do must not reach keys that it does not attend to. So where a tile has such queries, the consumers
@@ -47,6 +49,8 @@
 namespace
 {
 enum named_barrier { ROWS_CLEARED = 1 };
+enum { PREPARE_THREADS = GATHER_THREADS };
+static_assert(PREPARE_THREADS == 256, "find_tile and add_parts_kernel have 256 threads");
 
 template <int D> struct alignas(1024) dkv_shared {
     bf16 k[KEYS * D];
@@ -74,26 +78,26 @@ static_assert(offsetof(dkv_shared<64>, slots) % 16 == 0 && offsetof(dkv_shared<6
 
 /* ---- before the products: zeros, lse and delta ------------------------------------------------------------------- */
 
-/* Writes 0 to dk, dv and dbias of all keys; D/8 threads for each key and kv head. */
-template <int D> __global__ __launch_bounds__(256) void clear_kernel(const pb_dynmask_attention_bwd_args a)
+/* Writes 0 to dk, dv and dbias of keys. Thread `id`: eight columns of one key and kv head. */
+template <int D> __device__ inline void clear(const pb_dynmask_attention_bwd_args &a, size_t id)
 {
-    const size_t n = ((size_t)blockIdx.x * 256 + threadIdx.x) / (D / 8);
+    const size_t n = id / (D / 8);
     if (n >= (size_t)a.B * a.S_kv * a.K) return;
-    const size_t token = n / a.K, kv = n % a.K, at = kv * D + threadIdx.x % (D / 8) * 8;
+    const size_t token = n / a.K, kv = n % a.K, at = kv * D + id % (D / 8) * 8;
     const uint4 zero = make_uint4(0, 0, 0, 0);
     *reinterpret_cast<uint4 *>((bf16 *)a.dk + token * a.lddk + at) = zero;
     *reinterpret_cast<uint4 *>((bf16 *)a.dv + token * a.lddv + at) = zero;
-    if (threadIdx.x % (D / 8) == 0) a.dbias[(token / a.S_kv * a.K + kv) * a.S_kv + token % a.S_kv] = 0;
+    if (id % (D / 8) == 0) a.dbias[(token / a.S_kv * a.K + kv) * a.S_kv + token % a.S_kv] = 0;
 }
 
-/* Computes one tile of queries. A query without keys gets lse2 = +inf, so that its weights are 0. One whose delta is not
+/* Computes tile `n` of queries. A query without keys gets lse2 = +inf, so that its weights are 0. One whose delta is not
  * finite gets lse2 = NaN; one with NaN in q has it already. Both get delta 0: dS is 0 times (dP - delta) where a query
- * does not attend to a slot, and 0 times NaN is NaN. */
+ * does not attend to a slot, and 0 times NaN is NaN. All threads of the CTA must call it. */
 template <int D>
-__global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args a, query_tile<D> *queries, int tiles)
+__device__ inline void find_tile(const pb_attention_bwd_args &a, query_tile<D> *queries, int tiles, int n)
 {
-    query_tile<D> &to = queries[blockIdx.x];
-    const int bh = blockIdx.x / tiles, i0 = blockIdx.x % tiles * QUERIES<D>, t = threadIdx.x;
+    query_tile<D> &to = queries[n];
+    const int bh = n / tiles, i0 = n % tiles * QUERIES<D>, t = threadIdx.x;
 #pragma unroll
     for (int u = 0; u < DQ_TILE / 8; u += 256) find_stats<D>(to.stats, a, bh, i0, u + t);
     __syncthreads();
@@ -105,6 +109,25 @@ __global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args 
     }
     const int any = __syncthreads_or(clear);
     if (t == 0) to.clear = any != 0;
+}
+
+/* How many CTAs of prepare_kernel do which part. In one kernel the parts, which do not depend on each other, use the
+ * memory bandwidth together. */
+struct prepare_ctas {
+    unsigned tiles, gathers, clears;
+};
+template <int D>
+__global__ __launch_bounds__(PREPARE_THREADS) void prepare_kernel(const pb_dynmask_attention_bwd_args a,
+                                                                  const workspace<D> room, const prepare_ctas ctas)
+{
+    const unsigned n = blockIdx.x;
+    if (n < ctas.tiles) {
+        pb_attention_bwd_args dense = {};
+        dense.dO = a.dO, dense.o = a.o, dense.lse = a.lse, dense.S = a.S, dense.H = a.H;
+        dense.lddo = a.lddo, dense.ldo = a.ldo;
+        find_tile<D>(dense, room.queries, room.tiles, (int)n);
+    } else if (n < ctas.tiles + ctas.gathers) gather<D>(list_args_of(a), room.lists, (int)(n - ctas.tiles));
+    else clear<D>(a, (size_t)(n - ctas.tiles - ctas.gathers) * PREPARE_THREADS + threadIdx.x);
 }
 
 /* ---- dk, dv and dbias -------------------------------------------------------------------------------------------- */
@@ -157,18 +180,23 @@ template <int D> __device__ inline void clear_rows(bf16 *q, bf16 *dO, const quer
     named_sync(ROWS_CLEARED, CONSUMERS);
 }
 
-/* Turns products S^T into weights P^T. Rows are slots, columns are queries. bias2: bias log2(e) of this
- * thread's two rows. */
-template <int D>
-__device__ inline void weigh(float (&s)[QUERIES<D> / 8][4], const query_stats<D> &st, const float (&bias2)[2], float sl)
+/* Sets accumulators to the biases of their rows; `bias`: of this thread's two rows. */
+template <int N> __device__ inline void fill_rows(float (&s)[N / 8][4], const float (&bias)[2])
+{
+#pragma unroll
+    for (int n = 0; n < N / 8; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) s[n][e] = bias[e >> 1];
+}
+/* Turns scores S^T into weights P^T. Rows are slots, columns are queries. */
+template <int D> __device__ inline void weigh(float (&s)[QUERIES<D> / 8][4], const query_stats<D> &st, float sl)
 {
     const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
 #pragma unroll
     for (int n = 0; n < QUERIES<D> / 8; n++) {
         const float2 lse2 = *reinterpret_cast<const float2 *>(&st.lse2[n * 8 + col]);
 #pragma unroll
-        for (int e = 0; e < 4; e++)
-            s[n][e] = pb_exp2_fast(fmaf(s[n][e], sl, bias2[e >> 1] - (e & 1 ? lse2.y : lse2.x)));
+        for (int e = 0; e < 4; e++) s[n][e] = pb_exp2_fast(fmaf(s[n][e], sl, e & 1 ? -lse2.y : -lse2.x));
     }
 }
 /* Sets the weights to 0 where a query does not attend to a slot. i0: first query; `row`: this thread's first slot. */
@@ -237,7 +265,7 @@ __device__ void dkv_consume(dkv_shared<D> &sm, const pb_dynmask_attention_bwd_ar
     float dk[D / 8][4] = {}, dv[D / 8][4] = {}, dbias[2] = {0, 0};
     ring_position at;
     barrier_wait(&sm.bar.own_full, 0);
-    const float bias2[2] = {sm.slots[wg].bias[row] * sl, sm.slots[wg].bias[row + 8] * sl};
+    const float bias[2] = {sm.slots[wg].bias[row], sm.slots[wg].bias[row + 8]};
     for (int n = own.part; n < own.total; n += room.parts, at.next()) {
         const int stage = at.stage, i0 = (own.m + n % own.count) * Q;
         const query_tile<D> &queries = sm.queries[stage];
@@ -248,14 +276,15 @@ __device__ void dkv_consume(dkv_shared<D> &sm, const pb_dynmask_attention_bwd_ar
             barrier_wait(&sm.bar.second_full[stage], at.parity);
             clear_rows<D>(sm.q[stage], sm.dO[stage], queries);
         }
+        fill_rows<Q>(s, bias);
         wgmma_fence();
-        start_dots<D, KEYS, Q>(s, k, advance_desc(q, stage * STAGE));
+        start_dots<D, KEYS, Q, true>(s, k, advance_desc(q, stage * STAGE));
         barrier_wait(&sm.bar.second_full[stage], at.parity);
         wgmma_fence();
         start_dots<D, KEYS, Q>(dp, v, advance_desc(dO, stage * STAGE));
         wgmma_wait<1>();
         wgmma_fence_operand(s);
-        weigh<D>(s, queries.stats, bias2, sl);
+        weigh<D>(s, queries.stats, sl);
         mask_weights<D>(s, sm.slots[wg], row, i0);
         if (EARLY) {
             as_operand<Q / 8>(p, s);
@@ -288,7 +317,7 @@ __global__ __launch_bounds__(THREADS, 1) void dkv_kernel(const __grid_constant__
     extern __shared__ unsigned char smem[];
     dkv_shared<D> &sm = *reinterpret_cast<dkv_shared<D> *>(smem + (1024 - smem_address(smem) % 1024) % 1024);
     const dkv_work own = dkv_work_of_cta<D>(blockIdx.x, a, room);
-    if (own.total == 0) return; /* no query attends to these slots: the zeros of clear_kernel stay */
+    if (own.total == 0) return; /* no query attends to these slots: the zeros of prepare_kernel stay */
     if (threadIdx.x == 0) init(sm.bar);
     canaries_begin(sm);
     __syncthreads();
@@ -340,17 +369,15 @@ __global__ __launch_bounds__(256) void add_parts_kernel(const pb_dynmask_attenti
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 
-/* Launches what dkv_kernel and dq_kernel read. */
+/* Launches the kernel that computes what dkv_kernel and dq_kernel read. */
 template <int D> pb_status prepare(pb_ctx *ctx, const pb_dynmask_attention_bwd_args &a, const workspace<D> &room)
 {
-    const size_t rows = (size_t)a.B * a.S_kv * a.K, each = 256 / (D / 8);
-    const pb_attention_bwd_args dense = {
-        .dO = a.dO, .o = a.o, .lse = a.lse, .B = a.B, .S = a.S, .H = a.H, .D = D, .lddo = a.lddo, .ldo = a.ldo};
-    PB_TRY(gather_lists(ctx, a, room.lists));
-    clear_kernel<D><<<(unsigned)((rows + each - 1) / each), 256, 0, pb_cuda_stream(ctx)>>>(a);
-    PB_TRY(pb_cuda_launched(ctx, "dynmask_attention_bwd wgmma, zeros"));
-    stats_kernel<D><<<a.B * a.H * room.tiles, 256, 0, pb_cuda_stream(ctx)>>>(dense, room.queries, room.tiles);
-    return pb_cuda_launched(ctx, "dynmask_attention_bwd wgmma, delta");
+    const size_t rows = (size_t)a.B * a.S_kv * a.K, each = PREPARE_THREADS / (D / 8);
+    const prepare_ctas ctas = {(unsigned)(a.B * a.H * room.tiles), gather_ctas(room.lists),
+                               (unsigned)((rows + each - 1) / each)};
+    prepare_kernel<D>
+        <<<ctas.tiles + ctas.gathers + ctas.clears, PREPARE_THREADS, 0, pb_cuda_stream(ctx)>>>(a, room, ctas);
+    return pb_cuda_launched(ctx, "dynmask_attention_bwd wgmma, preparation");
 }
 
 template <int D> pb_status bwd(pb_ctx *ctx, const pb_dynmask_attention_bwd_args &a)

@@ -87,6 +87,16 @@ template <int D> __device__ inline query_rows query_rows_of(const query_tile<D> 
     return q;
 }
 
+/* Adds the biases of the slots to products S. */
+template <int N> __device__ inline void add_biases(float (&s)[N / 8][4], const slot_block (&slots)[N / SLOTS])
+{
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
+#pragma unroll
+    for (int n = 0; n < N / 8; n++) {
+        const float2 bias = *reinterpret_cast<const float2 *>(&slots[n / 8].bias[n % 8 * 8 + col]);
+        s[n][0] += bias.x, s[n][1] += bias.y, s[n][2] += bias.x, s[n][3] += bias.y;
+    }
+}
 /* Turns scores S into weights P. */
 template <int N> __device__ inline void weigh(float (&s)[N / 8][4], const query_rows &q, float sl)
 {
@@ -122,6 +132,7 @@ template <int D>
 __device__ void dq_consume(dq_shared<D> &sm, const pb_dynmask_attention_bwd_args &a, const workspace<D> &room,
                            const dq_work &own)
 {
+    constexpr bool BEFORE = D == 128; /* the biases are in the accumulators before the product */
     constexpr int N = DQ_TILE / D;
     constexpr uint32_t STAGE = DQ_TILE * sizeof(bf16);
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
@@ -139,9 +150,13 @@ __device__ void dq_consume(dq_shared<D> &sm, const pb_dynmask_attention_bwd_args
         const int stage = at.stage;
         float s[N / 8][4], dp[N / 8][4];
         barrier_wait(&sm.bar.first_full[stage], at.parity);
-        fill_columns<N>(s, sm.slots[stage]);
+        if (BEFORE) {
+            wgmma_wait<0>(); /* of dq: otherwise the compiler inserts this wait */
+            wgmma_fence_operand(dq), wgmma_fence_operand(ds);
+            fill_columns<N>(s, sm.slots[stage]);
+        }
         wgmma_fence();
-        start_dots<D, DQ_ROWS, N, true>(s, q, advance_desc(k, stage * STAGE));
+        start_dots<D, DQ_ROWS, N, BEFORE>(s, q, advance_desc(k, stage * STAGE));
         barrier_wait(&sm.bar.second_full[stage], at.parity);
         wgmma_fence();
         start_dots<D, DQ_ROWS, N>(dp, dO, advance_desc(v, stage * STAGE));
@@ -149,6 +164,7 @@ __device__ void dq_consume(dq_shared<D> &sm, const pb_dynmask_attention_bwd_args
         wgmma_fence_operand(s), wgmma_fence_operand(dq), wgmma_fence_operand(ds);
         if (before >= 0) release(&sm.bar.first_empty[before]);
         before = stage;
+        if (!BEFORE) add_biases<N>(s, sm.slots[stage]);
         weigh<N>(s, mine, sl);
         wgmma_wait<0>();
         wgmma_fence_operand(dp);

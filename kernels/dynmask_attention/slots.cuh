@@ -1,10 +1,11 @@
 /* slots.cuh - for the wgmma kernels of dynmask_attention: the keys and values of each list as a dense matrix, and which
  * queries attend to its rows.
  *
- * All queries of all heads of a group share one list. So gather_kernel copies the rows of k and v that a list names once.
+ * All queries of all heads of a group share one list. So gather() copies the rows of k and v that a list names once.
  * BUCKET consecutive slots are put in the order in which their keys leave: in exact mode, most tiles of an earlier bucket
- * then hold only keys that have left, and are skipped. In union mode the order is that of the list. What follows is attention to L consecutive rows, which TMA loads, with a bias for each row, a
- * range of queries for each row, and one key list entry for each row of the gradients.
+ * then hold only keys that have left, and are skipped. In union mode the order is that of the list. What follows is
+ * attention to L consecutive rows, which TMA loads. Each row has a bias, a range of queries, and the key whose gradient it
+ * gets.
  *
  * A slot is unused if no query attends to its key. Its rows are zeros and its bias is -inf, so neither a NaN there nor
  * memory beyond the tensors reaches a product. The same must hold for 0 times the value of a key that only other queries
@@ -66,7 +67,7 @@ static inline compact compact_at(void *room, compact c, int D)
     return c;
 }
 
-/* The arguments of either pass that gather_kernel reads. */
+/* The arguments of either pass that gather() reads. */
 struct list_args {
     const bf16 *k, *v;
     const float *bias;
@@ -75,7 +76,7 @@ struct list_args {
     size_t ldk, ldv;
     float scale;
 };
-template <class A> list_args list_args_of(const A &a)
+template <class A> __host__ __device__ list_args list_args_of(const A &a)
 {
     return {
         (const bf16 *)a.k, (const bf16 *)a.v, a.bias, a.list, a.until, a.S, a.S_kv, a.K, a.L, a.ldk, a.ldv, a.scale};
@@ -167,15 +168,16 @@ __device__ inline bool any_not_finite(const uint4 &x)
     return any;
 }
 
-/* A CTA gathers SLOTS slots of one list, and ranks all slots of their bucket; D/8 threads copy a row. */
-template <int D> __global__ __launch_bounds__(GATHER_THREADS) void gather_kernel(const list_args a, const compact to)
+/* Gathers SLOTS slots of one list, block number n of all lists, and ranks all slots of their bucket; D/8 threads copy a
+ * row. All threads of the CTA must call it. */
+template <int D> __device__ inline void gather(const list_args &a, const compact &to, int n)
 {
     constexpr int LANES = D / 8;
     static_assert(32 % LANES == 0, "the threads of a row are in one warp");
     __shared__ slot mine[SLOTS];
-    const int blocks = to.slots / SLOTS, head = blockIdx.x / blocks, l0 = blockIdx.x % blocks * SLOTS;
+    const int blocks = to.slots / SLOTS, head = n / blocks, l0 = n % blocks * SLOTS;
     const int lane = threadIdx.x % LANES, b = head / a.K, col = head % a.K * D + lane * 8;
-    slot_block &block = to.block[blockIdx.x];
+    slot_block &block = to.block[n];
     const int bucket = l0 / BUCKET * BUCKET;
     find_slots(mine, a, head, bucket, min((int)BUCKET, to.slots - bucket), l0 - bucket);
     write_slots(block, mine);
@@ -195,13 +197,8 @@ template <int D> __global__ __launch_bounds__(GATHER_THREADS) void gather_kernel
     }
 }
 
-template <class A> pb_status gather_lists(pb_ctx *ctx, const A &a, const compact &to)
-{
-    const unsigned blocks = (unsigned)(to.heads * (to.slots / SLOTS));
-    if (a.D == 64) gather_kernel<64><<<blocks, GATHER_THREADS, 0, pb_cuda_stream(ctx)>>>(list_args_of(a), to);
-    else gather_kernel<128><<<blocks, GATHER_THREADS, 0, pb_cuda_stream(ctx)>>>(list_args_of(a), to);
-    return pb_cuda_launched(ctx, "dynmask_attention gather");
-}
+/* Returns the number of CTAs that gather all lists. */
+static inline unsigned gather_ctas(const compact &to) { return (unsigned)(to.heads * (to.slots / SLOTS)); }
 
 /* Makes the TMA descriptor of the gathered keys or values: slots are tokens, and lists are batch rows. */
 static inline pb_status slot_map(CUtensorMap *map, const bf16 *rows, const compact &c, int D, int box)

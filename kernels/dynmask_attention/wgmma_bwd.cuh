@@ -33,16 +33,26 @@ template <int D> struct workspace {
     float *dbias;           /* [numbers][KEYS] */
     int tiles, blocks, parts;
 };
-/* Enough CTAs for every GPU, and at most one part per tile of queries. It depends only on the shape, so the order of sums
- * does not change with the GPU. */
-constexpr int ENOUGH_CTAS = 528, MOST_PARTS = 16;
+/* The parts that the work of a block of slots is divided into: enough for every GPU, and at most one for each tile of
+ * queries. The number depends only on the shape, so the order of sums does not change with the GPU.
+ *
+ * If a list has at most `keep` slots, no key need leave. Then a causal mask gives the first block about twice the average
+ * work, and the blocks, longest first, fill a GPU evenly without parts from twice as many blocks as SMs on. Otherwise the
+ * work of a block depends on when its keys leave, and more parts of equal work are needed. */
+constexpr int PAIRED_CTAS = 264, ENOUGH_CTAS = 528, MOST_PARTS = 16;
+inline int parts_of(const pb_dynmask_attention_bwd_args &a, long ctas, int tiles)
+{
+    const long most = min((long)MOST_PARTS, (long)tiles * (a.H / a.K));
+    const long want = a.L <= a.keep ? (PAIRED_CTAS + ctas / 2) / ctas : (ENOUGH_CTAS + ctas - 1) / ctas;
+    return (int)max(1L, min(most, want));
+}
 template <int D> workspace<D> lay_out(void *base, const pb_dynmask_attention_bwd_args &a)
 {
     workspace<D> s = {compact_at(base, compact_sizes(a), D), NULL, NULL, NULL,
                       (a.S + QUERIES<D> - 1) / QUERIES<D>,   0,    1};
     s.blocks = s.lists.slots / KEYS;
-    const long ctas = (long)s.blocks * s.lists.heads, most = min((long)MOST_PARTS, (long)s.tiles * (a.H / a.K));
-    s.parts = (int)max(1L, min(most, (ENOUGH_CTAS + ctas - 1) / ctas));
+    const long ctas = (long)s.blocks * s.lists.heads;
+    s.parts = parts_of(a, ctas, s.tiles);
     s.queries = (query_tile<D> *)((char *)base + compact_bytes(s.lists, D));
     s.dkv = (float *)(s.queries + (size_t)a.B * a.H * s.tiles);
     s.dbias = s.dkv + (s.parts > 1 ? (size_t)ctas * s.parts * 2 * KEYS * D : 0);
