@@ -84,7 +84,7 @@ typedef struct target {
     pb_series_set set; /* the series of `old` */
     pb_row *rows;      /* [n]: rows of the new file */
     size_t n;
-    int sessions, dropped;   /* sessions in the new file; old sessions that are dropped */
+    int sessions, dropped;   /* sessions in the new file; old sessions of which no row is left */
     char verdicts[VERDICTS]; /* of the run against the old sessions; "": no old session, or no row gates */
 } target;
 
@@ -172,16 +172,12 @@ static pb_status read_stored(const storing *s, target *t)
 
 /* ---- making and writing the new files ------------------------------------------------------------- */
 
-/* Counts the sessions of sorted rows in *sessions. Returns the index at which the last `keep` sessions begin. */
-static size_t kept_from(const pb_row *rows, size_t n, int keep, int *sessions)
+/* Returns the number of sessions that rows in the order of a file are of. */
+static int sessions_in(const pb_row *rows, size_t n)
 {
-    size_t from = n;
-    *sessions = 0;
-    for (size_t i = n; i-- > 0;) {
-        *sessions += i + 1 == n || strcmp(rows[i].run_id, rows[i + 1].run_id) != 0;
-        if (*sessions <= keep) from = i;
-    }
-    return from;
+    int sessions = 0;
+    for (size_t i = 0; i < n; i++) sessions += i == 0 || strcmp(rows[i].run_id, rows[i - 1].run_id) != 0;
+    return sessions;
 }
 
 static pb_status make_rows(const storing *s, target *t)
@@ -189,17 +185,16 @@ static pb_status make_rows(const storing *s, target *t)
     const int keep = !s->update ? 1 : s->o->sessions > 0 ? s->o->sessions : PB_BASELINE_SESSIONS;
     const pb_new_session new = {
         &s->set, t->suite, s->run_id, s->o->reason ? s->o->reason : "", &s->gates, s->run.rows[0].commit};
-    size_t n;
-    PB_TRY(pb_session_rows(s->update ? &t->old : NULL, &new, &t->rows, &n));
-    size_t from = kept_from(t->rows, n, keep, &t->sessions);
-    t->dropped = t->sessions > keep ? t->sessions - keep : 0;
-    t->sessions -= t->dropped;
-    t->n = n - from;
-    memmove(t->rows, t->rows + from, t->n * sizeof *t->rows);
+    PB_TRY(pb_session_rows(s->update ? &t->old : NULL, &new, &t->rows, &t->n));
+    t->dropped = sessions_in(t->rows, t->n);
+    PB_TRY(pb_session_limit(t->rows, &t->n, keep));
+    t->sessions = sessions_in(t->rows, t->n);
+    t->dropped -= t->sessions;
     for (size_t i = 0; i < t->n; i++)
         if (strcmp(t->rows[i].run_id, s->run_id) == 0) return PB_OK;
-    return pb_fail(PB_EINVAL, "%s: not stored: run %s is older than the %d sessions that the baseline keeps", t->path,
-                   s->run_id + strlen(PB_BASELINE_RUN), keep);
+    return pb_fail(PB_EINVAL,
+                   "%s: not stored: the baseline keeps the newest %d values of each row, and run %s is older", t->path,
+                   keep, s->run_id + strlen(PB_BASELINE_RUN));
 }
 
 static pb_status prepare(storing *s, target *t)
@@ -227,8 +222,8 @@ static pb_status read_gates(storing *s)
 static pb_status store(storing *s, FILE *out)
 {
     char suites[MAX_SUITES][PB_AXIS_TEXT];
-    PB_TRY(pb_session_check(&s->run, &s->set));
     PB_TRY(read_gates(s));
+    PB_TRY(pb_session_check(&s->run, &s->set, &s->gates));
     PB_TRY(pb_session_lock(folder_of(s->o), &s->lock));
     snprintf(s->run_id, sizeof s->run_id, "%s%s", PB_BASELINE_RUN, s->run.rows[0].run_id);
     int n = pb_baseline_suites(&s->set, suites, MAX_SUITES);

@@ -60,35 +60,6 @@ static pb_status make_folders(char *path)
 
 /* ---- keeping a run ---------------------------------------------------------------------------------------- */
 
-static int newest_first(const void *a, const void *b)
-{
-    const pb_row *const *x = a, *const *y = b;
-    const int by_row = pb_series_order((*x)->key, (*x)->metric, (*y)->key, (*y)->metric);
-    return by_row ? by_row : strcmp((*y)->run_id, (*x)->run_id);
-}
-
-/* Removes from rows[*n] all but the newest PB_BASELINE_SESSIONS values of each key and metric. The order stays. */
-static pb_status limit(pb_row *rows, size_t *n)
-{
-    const pb_row **sorted = malloc((*n + 1) * sizeof *sorted);
-    size_t kept = 0;
-    int count = 0;
-    if (!sorted) return pb_fail(PB_ENOMEM, "out of memory for kept sessions");
-    for (size_t i = 0; i < *n; i++) sorted[i] = &rows[i];
-    qsort(sorted, *n, sizeof *sorted, newest_first);
-    for (size_t i = 0; i < *n; i++) {
-        const bool same =
-            i && pb_series_order(sorted[i]->key, sorted[i]->metric, sorted[i - 1]->key, sorted[i - 1]->metric) == 0;
-        count = same ? count + 1 : 1;
-        if (count > PB_BASELINE_SESSIONS) rows[sorted[i] - rows].run_id = NULL;
-    }
-    free(sorted);
-    for (size_t i = 0; i < *n; i++)
-        if (rows[i].run_id) rows[kept++] = rows[i];
-    *n = kept;
-    return PB_OK;
-}
-
 static bool has_session(const pb_table *t, const char *run_id)
 {
     for (size_t i = 0; i < t->n; i++)
@@ -103,7 +74,7 @@ static pb_status keep_in(const char *path, const pb_table *old, const pb_new_ses
     size_t n;
     if (old && has_session(old, new->run_id)) return PB_OK;
     pb_status s = pb_session_rows(old, new, &rows, &n);
-    if (s == PB_OK) s = limit(rows, &n);
+    if (s == PB_OK) s = pb_session_limit(rows, &n, PB_BASELINE_SESSIONS);
     if (s == PB_OK) s = pb_session_write(path, rows, n);
     free(rows);
     *written = s == PB_OK;
@@ -131,7 +102,7 @@ pb_status pb_kept_add(const pb_table *run, const pb_series_set *set, const pb_ga
     *said = 0;
     if (run->n) PB_TRY(folder_of(run->rows, folder, sizeof folder));
     if (run->n && !*folder) return PB_OK;
-    PB_TRY(pb_session_check(run, set));
+    PB_TRY(pb_session_check(run, set, gates));
     PB_TRY(make_folders(folder));
     PB_TRY(pb_session_lock(folder, &lock));
     snprintf(run_id, sizeof run_id, "%s%s", PB_BASELINE_RUN, run->rows->run_id);

@@ -27,6 +27,12 @@ static double rounded(const char *metric, double v)
     return strtod(text, NULL);
 }
 
+/* True if baselines store the metric of a series, or it gates. */
+static bool kept(const pb_series *s, const pb_gates *gates)
+{
+    return pb_metric_stored(s->metric) || pb_gates_find(gates, s->key, s->metric)->gating;
+}
+
 /* True if a series is stored in the baseline of `suite`. These series are: those of the suite and the ceilings, if they
  * are ok and their metric gates or is one that baselines store; requirements with a result; and crossovers of the suite
  * (key crossover/SUITE). */
@@ -37,8 +43,7 @@ static bool belongs(const pb_series *s, const char *suite, const pb_gates *gates
     if (pb_key_of(s->key, "crossover") && (strncmp(s->key + prefix, suite, n) != 0 || s->key[prefix + n] != '?'))
         return false;
     const bool ours = pb_key_of(s->key, suite) || pb_key_of(s->key, "ceiling") || pb_key_of(s->key, "crossover");
-    const bool kept = pb_metric_stored(s->metric) || pb_gates_find(gates, s->key, s->metric)->gating;
-    return ours && kept && pb_series_ok(s);
+    return ours && kept(s, gates) && pb_series_ok(s);
 }
 
 /* Converts a series of the run to a row of the stored session. */
@@ -81,6 +86,34 @@ pb_status pb_session_rows(const pb_table *old, const pb_new_session *new, pb_row
     return PB_OK;
 }
 
+static int newest_first(const void *a, const void *b)
+{
+    const pb_row *const *x = a, *const *y = b;
+    const int by_row = pb_series_order((*x)->key, (*x)->metric, (*y)->key, (*y)->metric);
+    return by_row ? by_row : strcmp((*y)->run_id, (*x)->run_id);
+}
+
+pb_status pb_session_limit(pb_row *rows, size_t *n, int most)
+{
+    const pb_row **sorted = malloc((*n + 1) * sizeof *sorted);
+    size_t kept = 0;
+    int count = 0;
+    if (!sorted) return pb_fail(PB_ENOMEM, "out of memory for the rows of sessions");
+    for (size_t i = 0; i < *n; i++) sorted[i] = &rows[i];
+    qsort(sorted, *n, sizeof *sorted, newest_first);
+    for (size_t i = 0; i < *n; i++) {
+        const bool same =
+            i && pb_series_order(sorted[i]->key, sorted[i]->metric, sorted[i - 1]->key, sorted[i - 1]->metric) == 0;
+        count = same ? count + 1 : 1;
+        if (count > most) rows[sorted[i] - rows].run_id = NULL;
+    }
+    free(sorted);
+    for (size_t i = 0; i < *n; i++)
+        if (rows[i].run_id) rows[kept++] = rows[i];
+    *n = kept;
+    return PB_OK;
+}
+
 /* Fails if run.json next to the results says that the program was built such that its times are not comparable. */
 static pb_status check_build(const char *results)
 {
@@ -92,7 +125,7 @@ static pb_status check_build(const char *results)
                : PB_OK;
 }
 
-pb_status pb_session_check(const pb_table *t, const pb_series_set *set)
+pb_status pb_session_check(const pb_table *t, const pb_series_set *set, const pb_gates *gates)
 {
     if (!t->n) return pb_fail(PB_EINVAL, "%s: has a header but no rows", t->path);
     const pb_row *first = t->rows; /* strings are interned: equal strings are equal pointers */
@@ -107,7 +140,7 @@ pb_status pb_session_check(const pb_table *t, const pb_series_set *set)
         if (!pb_series_ok(s) && s->status != PB_ROW_UNSUPPORTED)
             return pb_fail(PB_EINVAL, "%s: cannot become a session: %s %s is %s", t->path, s->key, s->metric,
                            pb_row_status_name(s->status));
-        if (pb_series_ok(s) && s->processes < PB_ENOUGH_PROCESSES)
+        if (pb_series_ok(s) && kept(s, gates) && s->processes < PB_ENOUGH_PROCESSES)
             return pb_fail(PB_EINVAL, "%s: cannot become a session: %s has %d of the %d processes needed", t->path,
                            s->key, s->processes, PB_ENOUGH_PROCESSES);
     }

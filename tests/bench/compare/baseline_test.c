@@ -291,7 +291,7 @@ static void every_value_is_stored(void **state)
     o.sessions = 2;
     update(make_run(folder, 10, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is already a session of this baseline");
     update(make_run(folder, 0, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE,
-           "older than the 2 sessions that the baseline keeps");
+           "the baseline keeps the newest 2 values of each row, and run");
     capture c;
     assert_int_equal(pb_baseline_save(make_run(folder, 13, 0.2, 1, PB_BENCH_VERSION), &o, capture_begin(&c)), 0);
     assert_non_null(strstr(capture_end(&c), "1 session, the newest"));

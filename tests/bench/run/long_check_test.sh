@@ -40,6 +40,10 @@ expect 0 '' "$bench" run --resume long
     fail "process 2 checked again, or says that it did: $(notes long 2)"
 [[ $(awk -F, '$6 == "gradient_error" { print $9 }' long/results.csv | sort -u | wc -l) -eq 1 ]] || fail 'another error'
 
+# a row of one process, the time of the check, does not keep the run from becoming a stored session
+expect 0 '' "$bench" baseline save long --baseline stored --reason 'a long check'
+[[ -n $(find stored -name throughput.csv) ]] && ! grep -rq gradient_check_time stored || fail 'stored nothing, or the time'
+
 ends_in_second again # no check took long
 expect 0 '' "$bench" run --resume again
 [[ $(notes again 2) != *'process 0'* ]] || fail "process 2 made no check, though none took long: $(notes again 2)"
