@@ -281,8 +281,27 @@ static pb_status factorise(pb_ctx *ctx, const pb_trainer *t, const pb_matrix_sha
                                                                   .dtype = t->matrices.dtype});
 }
 
-/* Orthogonalises this rank's blocks of a shape. If the state is not sharded, it also gathers those of all ranks. A
- * single block is not worth a collective: every rank computes it. */
+static size_t elements_of(const pb_matrix_shape *s) { return (size_t)s->n * (size_t)s->rows * (size_t)s->cols; }
+
+/* True if the blocks of shape a have more elements than those of shape b; of equal ones, if a comes first. */
+static bool larger(const pb_matrices *x, int a, int b)
+{
+    const size_t na = elements_of(&x->shape[a]), nb = elements_of(&x->shape[b]);
+    return na > nb || (na == nb && a < b);
+}
+
+/* Returns the shape that is orthogonalised after shape `last` (-1: the first one), or -1: none is left. They go by falling
+ * number of elements, because the gather of the last one has no later work that hides it. */
+static int shape_after(const pb_matrices *x, int last)
+{
+    int next = -1;
+    for (int s = 0; s < x->shapes; s++)
+        if ((last < 0 || larger(x, last, s)) && (next < 0 || larger(x, s, next))) next = s;
+    return next;
+}
+
+/* Orthogonalises this rank's blocks of a shape. If the state is not sharded, it also begins to gather those of all ranks,
+ * which runs next to the products of the next shape. A single block is not worth a collective: every rank computes it. */
 static pb_status orthogonalise(pb_ctx *ctx, const pb_trainer *t, int s)
 {
     const pb_matrices *x = &t->matrices;
@@ -296,8 +315,9 @@ static pb_status orthogonalise(pb_ctx *ctx, const pb_trainer *t, int s)
     for (int r = 0; r < rank; r++) first += counts[r];
     PB_TRY(factorise(ctx, t, shape, all + first * e, (int)(counts[rank] / one)));
     return pb_comm_all_gather(
-        ctx, &(pb_comm_all_gather_args){
-                 .comm = t->cfg.comm, .x = all + first * e, .y = all, .counts = counts, .dtype = x->dtype});
+        ctx,
+        &(pb_comm_all_gather_args){
+            .comm = t->cfg.comm, .x = all + first * e, .y = all, .counts = counts, .dtype = x->dtype, .overlap = true});
 }
 
 /* Sets the flag on all ranks if an update is not finite on any. All ranks call it in every step. */
@@ -322,7 +342,8 @@ pb_status pb_matrices_orthogonalise(pb_ctx *ctx, const pb_trainer *t)
                                                                 .nesterov = t->cfg.normuon.nesterov,
                                                                 .keep = !late(t),
                                                                 .dtype = x->dtype}));
-    for (int s = 0; s < x->shapes; s++) PB_TRY(orthogonalise(ctx, t, s));
+    for (int s = shape_after(x, -1); s >= 0; s = shape_after(x, s)) PB_TRY(orthogonalise(ctx, t, s));
+    PB_TRY(pb_comm_wait(ctx, &(pb_comm_wait_args){.comm = t->cfg.comm}));
     return t->cfg.normuon.guard ? guard(ctx, t) : PB_OK;
 }
 

@@ -4,12 +4,13 @@
  * orthogonalised in one call.
  *
  * Several ranks. Nothing sharded: every rank has all momenta, second moments, weights and updates. The ranks divide the
- * blocks of each shape, and an all-gather per shape, in the order of the shapes, gives all of them the orthogonal
- * factors. The shapes are divided in the order of falling costs (pb_matrix_cost), and each block goes to the rank with
- * the lowest sum of costs so far. Of a shape of one block every rank computes the factor. The optimizer's state
- * sharded (shards.h): slices end where blocks end (slices.h), so each block has one owner, which alone has its
- * gradient, momentum, second moments and master weights, and computes its factor. NorMuon then needs no collective but
- * the guard's; the weights are gathered as after a step of AdamW. A rank may own no block.
+ * blocks of each shape, and an all-gather per shape gives all of them the orthogonal factors. It runs next to the products
+ * of the next shape; the shape with the most elements comes first, because no later work hides the last gather. The
+ * shapes are divided in the order of falling costs (pb_matrix_cost), and each block goes to the rank with the lowest sum
+ * of costs so far. Of a shape of one block every rank computes the factor. The optimizer's state sharded (shards.h):
+ * slices end where blocks end (slices.h), so each block has one owner, which alone has its gradient, momentum, second
+ * moments and master weights, and computes its factor. NorMuon then needs no collective but the guard's; the weights are
+ * gathered as after a step of AdamW. A rank may own no block.
  *
  * Results do not depend on the number of ranks nor on what is sharded, bit for bit, because a block's factor does not
  * depend on the other blocks of its call. Memory of the updates: that of the momenta that a rank has, in `dtype`. */
