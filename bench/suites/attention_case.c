@@ -175,7 +175,7 @@ static void draw_list(const pb_attn *a, int i, int32_t *list)
 
 static pb_status v4_lists(const pb_attn *a, int32_t *idx)
 {
-    const int window = a->W < PB_V4_WINDOW ? a->W : PB_V4_WINDOW, T = a->W - window;
+    const int window = pb_attn_window(a), T = a->W - window;
     int32_t *pick = malloc(((size_t)a->S * (size_t)T + 1) * sizeof *pick);
     pb_ctx cpu;
     if (!pick) return pb_fail(PB_ENOMEM, "attention: no memory for %d lists of %d", a->S, T);

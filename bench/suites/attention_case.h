@@ -69,6 +69,8 @@ typedef struct pb_attn {
 bool pb_attn_is_gqa(const pb_attn *a);
 /* Parses the axes of a case. EINVAL: a value or combination that is not possible. */
 pb_status pb_attn_of(const pb_case *c, pb_attn *out);
+/* Lists of PB_LIST_V4: how many of a query's slots are for the last tokens up to its own. */
+static inline int pb_attn_window(const pb_attn *a) { return a->W < PB_V4_WINDOW ? a->W : PB_V4_WINDOW; }
 /* Fills idx[S,W] with the key lists of a sparse case; -1 marks a masked slot. ENOMEM. */
 pb_status pb_attn_lists(const pb_attn *a, int32_t *idx);
 /* Fills bias[K,S] with the biases of a case of variant dynmask that are not random. */

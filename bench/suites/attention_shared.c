@@ -6,6 +6,7 @@
 #include "kernels/copy/copy.h"
 #include "kernels/gradient/gradient.h"
 #include "trainer/parallel/row_chunks.h"
+#include "trainer/parallel/row_window.h"
 
 /* Rows first .. first + rows - 1 of a tensor, divided over the ranks. One collective moves one chunk of `length` rows
  * per rank: with part 0 each rank's first chunk, with part 1 its second one, which only zigzag slices have. */
@@ -47,28 +48,66 @@ static pb_row_chunks chunks_of(const pb_attn_shared *s, const block *b, size_t w
                            .ordered = s->whole.a.variant == PB_VARIANT_DETERMINISTIC};
 }
 
+static pb_status gather_block(pb_ctx *ctx, const pb_attn_shared *s, const block *b, void *x, void *y, size_t width,
+                              pb_dtype t)
+{
+    const pb_row_chunks c = chunks_of(s, b, width);
+    return pb_row_chunks_gather(ctx, &c, at(x, own_row(s, b), width, t), at(y, first_row(b), width, t), t);
+}
+
 /* Gathers rows of `width` elements: this rank's rows of x become those rows of y on all ranks. y may be x. */
 static pb_status gather(pb_ctx *ctx, const pb_attn_shared *s, bool kv, void *x, void *y, size_t width, pb_dtype t)
 {
     block b[2];
     const int n = blocks_of(s, kv, b);
-    for (int i = 0; i < n; i++) {
-        const pb_row_chunks c = chunks_of(s, &b[i], width);
-        PB_TRY(pb_row_chunks_gather(ctx, &c, at(x, own_row(s, &b[i]), width, t), at(y, first_row(&b[i]), width, t), t));
-    }
+    for (int i = 0; i < n; i++) PB_TRY(gather_block(ctx, s, &b[i], x, y, width, t));
     return PB_OK;
+}
+
+/* The number of tokens before a token to which its query attends without compression, if a rank needs only such tokens of
+ * the previous rank; -1: it needs the tokens of all ranks. */
+static int tokens_before(const pb_attn_shared *s)
+{
+    const pb_attn *a = &s->whole.a;
+    const int before = pb_attn_window(a) - 1;
+    const bool near = a->list == PB_LIST_V4 && a->variant != PB_VARIANT_DENSE;
+    return near && before <= pb_context_length(&s->context, a->S) ? before : -1;
+}
+
+static pb_row_window window_of(const pb_attn_shared *s)
+{
+    return (pb_row_window){.comm = s->comm,
+                           .length = pb_context_length(&s->context, s->whole.a.S),
+                           .before = tokens_before(s),
+                           .width = (size_t)s->whole.a.D,
+                           .room = s->blocks};
+}
+
+/* Gathers the rows of kv that the queries of this rank may attend to. */
+static pb_status gather_keys(pb_ctx *ctx, const pb_attn_shared *s)
+{
+    const pb_attn *a = &s->whole.a;
+    const size_t D = (size_t)a->D;
+    const pb_row_window w = window_of(s);
+    block b[2];
+    if (w.before < 0) return gather(ctx, s, true, s->whole.kv, s->kv, D, a->dtype);
+    const int n = blocks_of(s, true, b);
+    PB_TRY(pb_row_window_gather(ctx, &w, at(s->whole.kv, own_row(s, &b[0]), D, a->dtype), s->kv, a->dtype));
+    return n > 1 ? gather_block(ctx, s, &b[1], s->whole.kv, s->kv, D, a->dtype) : PB_OK;
 }
 
 /* Adds s->dkv over the ranks, and writes the rows of this rank to whole.dkv. */
 static pb_status reduce(pb_ctx *ctx, const pb_attn_shared *s)
 {
+    const pb_row_window w = window_of(s);
     const pb_attn *a = &s->whole.a;
     const size_t D = (size_t)a->D;
     block b[2];
     const int n = blocks_of(s, true, b);
     for (int i = 0; i < n; i++) {
         const pb_row_chunks c = chunks_of(s, &b[i], D);
-        PB_TRY(pb_row_chunks_reduce(ctx, &c, s->dkv + first_row(&b[i]) * D, s->down));
+        PB_TRY(i == 0 && w.before >= 0 ? pb_row_window_reduce(ctx, &w, s->dkv, s->down)
+                                       : pb_row_chunks_reduce(ctx, &c, s->dkv + first_row(&b[i]) * D, s->down));
         PB_TRY(pb_cast_bwd(ctx, &(pb_cast_bwd_args){.dy = s->down,
                                                     .dx = at(s->whole.dkv, own_row(s, &b[i]), D, a->dtype),
                                                     .T = b[i].length,
@@ -130,7 +169,7 @@ pb_status pb_attn_shared_run(pb_ctx *ctx, void *self)
 {
     const pb_attn_shared *s = self;
     const pb_attn *a = &s->whole.a;
-    PB_TRY(gather(ctx, s, true, s->whole.kv, s->kv, (size_t)a->D, a->dtype));
+    PB_TRY(gather_keys(ctx, s));
     if (a->backward) {
         PB_TRY(chunks_backward(ctx, s));
         return reduce(ctx, s);
@@ -200,7 +239,9 @@ static void carve(pb_attn_shared *s)
     const size_t e = pb_dtype_size(a->dtype), kv = (size_t)a->S_kv * (size_t)a->D, wide = kv * sizeof(float);
     const size_t heads = (size_t)a->S * (size_t)a->H * (size_t)a->D * e; /* the largest tensor that is collected */
     s->kv = pb_carve(&s->memory, kv * e);
-    s->blocks = pb_carve(&s->memory, !s->context.zigzag ? 0 : heads > wide ? heads : wide);
+    const int before = tokens_before(s); /* with contiguous slices only */
+    const size_t near = before > 0 ? (size_t)s->context.ranks * (size_t)before * (size_t)a->D * sizeof(float) : 0;
+    s->blocks = pb_carve(&s->memory, !s->context.zigzag ? near : heads > wide ? heads : wide);
     if (!a->backward) return;
     s->dkv = pb_carve(&s->memory, wide);
     s->dpart = pb_carve(&s->memory, s->context.zigzag ? wide : 0);

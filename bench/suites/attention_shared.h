@@ -1,7 +1,8 @@
 /* attention_shared.h - the pass of a case of suite attention with context parallelism: N ranks share the row
  * (trainer/parallel/context.h). Each rank has the queries, and the rows of kv, of its chunks.
  *
- *   forward    gathers kv of the whole row (all-gather), then computes o and lse of the rank's queries
+ *   forward    gathers kv of the whole row (all-gather), then computes o and lse of the rank's queries. With the lists of
+ *              DeepSeek-V4 it gathers, of the tokens' rows, only those that its queries attend to (row_window.h)
  *   backward   gathers kv again, computes dq of the rank's queries and their terms of dkv of all rows in f32, adds these
  *              over the ranks (reduce-scatter), and rounds the sums of the rank's own rows
  *
@@ -18,12 +19,12 @@ typedef struct pb_attn_shared {
     pb_comm *comm; /* of the ranks; not owned */
     pb_context context;
     pb_arena memory; /* owns what follows */
-    void *kv;        /* [S_kv,D] gathered */
-    void *blocks;    /* chunks of all ranks in the order of the ranks: room for one tensor */
-    float *dkv;      /* [S_kv,D] terms of this rank's queries; NULL in a forward case, as the next three */
-    float *dpart;    /* [S_kv,D] of its first chunk, if it has two */
-    float *down;     /* [S_kv/N,D] sums of the ranks */
-    float *dsink;    /* [2,H] terms of this rank's chunks */
+    void *kv;        /* [S_kv,D] gathered; rows that no query of this rank attends to may be unwritten */
+    void *blocks; /* rows of all ranks in the order of the ranks: chunks of one tensor, or the rows of a row_window */
+    float *dkv;   /* [S_kv,D] terms of this rank's queries; NULL in a forward case, as the next three */
+    float *dpart; /* [S_kv,D] of its first chunk, if it has two */
+    float *down;  /* [S_kv/N,D] sums of the ranks */
+    float *dsink; /* [2,H] terms of this rank's chunks */
 } pb_attn_shared;
 
 /* Allocates and fills the tensors, as pb_attn_open() does. Every rank calls it, with the case and a communicator of

@@ -120,6 +120,7 @@ typedef struct pb_v4 {
     /* The terms that this rank's queries add to the gradients of all (dall) and index_all (dindex); dpart [B,S+G,d]:
      * the sums over the ranks of one of them, for the keys of this rank */
     float *dall, *dindex, *dpart;
+    void *window_room; /* tokens' keys of every rank that the next one needs, or their gradients; f32 fits */
     /* dkv: gradient of kv; drow [T,d]: dkv of the token rows or of the compressed rows, after RoPE's backward */
     void *dkv, *drow;
     float *dsink; /* [H] */

@@ -1,9 +1,11 @@
 /* v4_context.c - V4 attention over rows that several ranks share (trainer/parallel/context.h), in contiguous slices.
  *
- * A rank computes queries, keys and compressed rows of its slice, and gathers the keys of the whole row: kv, and the
- * compressed keys of the indexer. Its queries give a term of the gradient of every key of the row. A reduce-scatter
- * sums these terms over the ranks in f32, and each rank gets the sums of its own keys. Gathered keys are not kept: the
- * backward pass gathers them again.
+ * A rank computes queries, keys and compressed rows of its slice. It gathers the compressed rows of the whole row, and the
+ * compressed keys of the indexer. Of the tokens' keys, its queries attend to their own and those of the window before
+ * them, so the rank needs only the last ones of the previous rank (row_window.h); where a slice is shorter than that, the
+ * keys of all tokens are gathered. Its queries give a term of the gradient of each of these keys. The terms are summed
+ * over the ranks in f32, and each rank gets the sums of its own keys. Gathered keys are not kept: the backward pass
+ * gathers them again.
  *
  * The length of a slice is a multiple of every layer's ratio. Without `overlap` (compressor.h), every compressed row
  * therefore pools tokens of one slice only. With overlap, row 0 of a slice also pools the last `ratio` tokens of the
@@ -24,6 +26,7 @@
 #include "kernels/copy/copy.h"
 #include "trainer/blocks/v4.h"
 #include "trainer/parallel/row_chunks.h"
+#include "trainer/parallel/row_window.h"
 
 enum { EDGE = PB_V4_OVERLAPPING }; /* tokens that a rank sends to the next one */
 
@@ -32,6 +35,11 @@ static size_t elements(const pb_v4_pass *p, size_t n) { return n * pb_dtype_size
 static void *at(const pb_v4_pass *p, const void *x, size_t i) { return (unsigned char *)x + elements(p, i); }
 static bool follows_another(const pb_v4_pass *p) { return p->t->context.rank > 0; }
 static bool precedes_another(const pb_v4_pass *p) { return p->t->context.rank < p->t->context.ranks - 1; }
+
+/* Number of tokens before a token to which it attends without compression. */
+static int before(const pb_trainer *t) { return t->model.g.v4->window - 1; }
+/* True if a rank needs tokens of the previous rank only; otherwise the keys of all tokens are gathered. */
+static bool windowed(const pb_trainer *t) { return before(t) <= t->S; }
 
 /* ---- reserving buffers, and inputs of a batch ------------------------------------------------------------------ */
 
@@ -52,6 +60,7 @@ void pb_v4_context_carve(pb_trainer *t, const pb_v4_shape *s, bool backward)
         return;
     }
     v->all = pb_carve(m, keys * e);
+    v->window_room = pb_carve(m, windowed(t) * one * ranks * (size_t)before(t) * t->model.g.d * sizeof(float));
     v->index_all = pb_carve(m, index * e);
     v->start = pb_carve(m, t->cfg.packed ? one * (size_t)t->T * sizeof *v->start : 0);
     v->joint_start = pb_carve(m, t->cfg.packed ? one * B * 2 * EDGE * sizeof *v->joint_start : 0);
@@ -115,6 +124,34 @@ static pb_status reduce(const pb_v4_pass *p, const float *x, float *y, int from,
     return PB_OK;
 }
 
+static pb_row_window window_of(const pb_v4_pass *p)
+{
+    return (pb_row_window){.comm = p->t->cfg.context,
+                           .length = p->t->S,
+                           .before = before(p->t),
+                           .width = (size_t)p->g->d,
+                           .room = p->v->window_room};
+}
+
+/* The keys of this rank's tokens, and of those before them that its queries attend to. */
+static pb_status gather_window(const pb_v4_pass *p)
+{
+    const pb_row_window w = window_of(p);
+    const size_t each = (size_t)p->s.S_kv * (size_t)p->g->d, whole = (size_t)p->t->context.ranks * each;
+    for (size_t b = 0; b < (size_t)p->t->cfg.B; b++)
+        PB_TRY(pb_row_window_gather(p->ctx, &w, at(p, p->a->kv, b * each), at(p, p->v->all, b * whole), p->dtype));
+    return PB_OK;
+}
+
+static pb_status reduce_window(const pb_v4_pass *p)
+{
+    const pb_row_window w = window_of(p);
+    const size_t each = (size_t)p->s.S_kv * (size_t)p->g->d, whole = (size_t)p->t->context.ranks * each;
+    for (size_t b = 0; b < (size_t)p->t->cfg.B; b++)
+        PB_TRY(pb_row_window_reduce(p->ctx, &w, p->v->dall + b * whole, p->v->dpart + b * each));
+    return PB_OK;
+}
+
 static pb_status to_dtype(const pb_v4_pass *p, const float *x, void *y, int rows, int D)
 {
     return pb_cast_bwd(
@@ -125,7 +162,7 @@ static pb_status to_dtype(const pb_v4_pass *p, const float *x, void *y, int rows
 pb_status pb_v4_gather_keys(const pb_v4_pass *p)
 {
     if (!p->t->cfg.context) return PB_OK;
-    PB_TRY(gather(p, p->a->kv, p->v->all, 0, p->t->S, p->s.S_kv, p->g->d));
+    PB_TRY(windowed(p->t) ? gather_window(p) : gather(p, p->a->kv, p->v->all, 0, p->t->S, p->s.S_kv, p->g->d));
     return gather(p, p->a->kv, p->v->all, p->t->S, p->s.G, p->s.S_kv, p->g->d);
 }
 
@@ -138,7 +175,7 @@ pb_status pb_v4_gather_index(const pb_v4_pass *p)
 pb_status pb_v4_reduce_keys(const pb_v4_pass *p)
 {
     if (!p->t->cfg.context) return PB_OK;
-    PB_TRY(reduce(p, p->v->dall, p->v->dpart, 0, p->t->S, p->s.S_kv, p->g->d));
+    PB_TRY(windowed(p->t) ? reduce_window(p) : reduce(p, p->v->dall, p->v->dpart, 0, p->t->S, p->s.S_kv, p->g->d));
     PB_TRY(reduce(p, p->v->dall, p->v->dpart, p->t->S, p->s.G, p->s.S_kv, p->g->d));
     return to_dtype(p, p->v->dpart, p->v->dkv, p->t->cfg.B * p->s.S_kv, p->g->d);
 }
@@ -185,8 +222,8 @@ static pb_status exchange(const pb_v4_pass *p, const void *x, size_t ld, int C)
         p->ctx, &(pb_comm_all_gather_args){
                     .comm = p->t->cfg.context, .x = v->edge_own, .y = v->edge_all, .count = all, .dtype = p->dtype}));
     if (!follows_another(p)) return PB_OK;
-    const void *before = at(p, v->edge_all, (size_t)(p->t->context.rank - 1) * all);
-    PB_TRY(copy(p, &(part){before, v->joint, EDGE, (int)w, w, w, EDGE * w, 2 * EDGE * w}));
+    const void *previous = at(p, v->edge_all, (size_t)(p->t->context.rank - 1) * all);
+    PB_TRY(copy(p, &(part){previous, v->joint, EDGE, (int)w, w, w, EDGE * w, 2 * EDGE * w}));
     return copy(p, &(part){x, at(p, v->joint, EDGE * w), EDGE, (int)w, ld, w, S * ld, 2 * EDGE * w});
 }
 

@@ -34,6 +34,21 @@ static void ranks_have_the_gradients_of_one(void **state)
     }
 }
 
+/* A token attends to as many tokens before it as a slice has, with two ranks, and to more. */
+static void windows_may_be_longer_than_a_slice(void **state)
+{
+    for (int k = 0; k < 2; k++) {
+        pb_train_config c = v4_config(PB_ATTENTION_SPARSE, PB_F32);
+        pb_v4_geometry wide = *c.model.geometry->v4;
+        pb_geometry g = *c.model.geometry;
+        wide.window = k ? 300 : 257;
+        g.v4 = &wide;
+        c.model.geometry = &g;
+        c.packed = k;
+        check(*state, &c, k, rows_of(k), rows_of(k + 1), 1e-5);
+    }
+}
+
 /* The indexers' loss depends on all keys of the row, and their keys are pooled across the borders of slices. */
 static void indexers_learn_the_same(void **state)
 {
@@ -141,6 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_have_the_gradients_of_one),
+        cmocka_unit_test(windows_may_be_longer_than_a_slice),
         cmocka_unit_test(indexers_learn_the_same),
         cmocka_unit_test(recomputed_activations_give_the_same),
         cmocka_unit_test(pairs_share_rows_and_gradients_are_those_of_all),
