@@ -13,7 +13,13 @@
  * So the rescaled update has the norm of U. v starts at 0 and has no bias correction; f does not change when all v_i
  * are multiplied by the same factor. Weight decay uses lr, without the factor r of the block's shape
  * (pb_normuon_adjust). With `cautious`, elements where W_ij U_ij < 0 have no weight decay. Unlike dion, M and v are f32
- * whatever the type of the weights, because bf16 loses additions that are small next to the sum.
+ * whatever the type of the weights, because bf16 loses additions that are small next to the sum. Also unlike dion, the
+ * update of a block always gets its norm back as a whole; dion with FSDP2 does this for the rows of each rank alone.
+ *
+ * normuon_dion_test takes four steps on five small matrices and compares the weights with those of dion's own code at
+ * commit 0a059a45. The L2 norm of the difference must be at most 1e-5 of the change of the weights for our f32 and
+ * dion's code computed in float64, 0.03 for our bf16 and dion's code in float64, and 0.1 for our bf16 and dion as it
+ * is, which rounds more intermediate results to bf16.
  *
  * Four ops, so that the blocks of one shape are orthogonalised together and a rank can update a part of a block:
  *     momentum   M and U of pieces
