@@ -40,7 +40,9 @@ expect 0 '' "$bench" run --resume long
     fail "process 2 checked again, or says that it did: $(notes long 2)"
 [[ $(awk -F, '$6 == "gradient_error" { print $9 }' long/results.csv | sort -u | wc -l) -eq 1 ]] || fail 'another error'
 
-# a row of one process, the time of the check, does not keep the run from becoming a stored session
+# a row of one process, the time of the check, does not keep the run from becoming a stored session; a build with sanitizers
+# cannot store its times, and their values do not matter here
+sed -i 's/-fsanitize=[a-z,]*//' long/run.json
 expect 0 '' "$bench" baseline save long --baseline stored --reason 'a long check'
 [[ -n $(find stored -name throughput.csv) ]] && ! grep -rq gradient_check_time stored || fail 'stored nothing, or the time'
 
