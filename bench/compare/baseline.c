@@ -172,7 +172,7 @@ static pb_status read_stored(const storing *s, target *t)
 
 /* ---- making and writing the new files ------------------------------------------------------------- */
 
-/* Returns the number of sessions that rows in the order of a file are of. */
+/* Returns the number of sessions in rows that are sorted as in a file. */
 static int sessions_in(const pb_row *rows, size_t n)
 {
     int sessions = 0;

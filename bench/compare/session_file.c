@@ -28,7 +28,7 @@ static double rounded(const char *metric, double v)
 }
 
 /* True if baselines store the metric of a series, or it gates. */
-static bool kept(const pb_series *s, const pb_gates *gates)
+static bool is_stored(const pb_series *s, const pb_gates *gates)
 {
     return pb_metric_stored(s->metric) || pb_gates_find(gates, s->key, s->metric)->gating;
 }
@@ -43,7 +43,7 @@ static bool belongs(const pb_series *s, const char *suite, const pb_gates *gates
     if (pb_key_of(s->key, "crossover") && (strncmp(s->key + prefix, suite, n) != 0 || s->key[prefix + n] != '?'))
         return false;
     const bool ours = pb_key_of(s->key, suite) || pb_key_of(s->key, "ceiling") || pb_key_of(s->key, "crossover");
-    return ours && kept(s, gates) && pb_series_ok(s);
+    return ours && is_stored(s, gates) && pb_series_ok(s);
 }
 
 /* Converts a series of the run to a row of the stored session. */
@@ -140,7 +140,7 @@ pb_status pb_session_check(const pb_table *t, const pb_series_set *set, const pb
         if (!pb_series_ok(s) && s->status != PB_ROW_UNSUPPORTED)
             return pb_fail(PB_EINVAL, "%s: cannot become a session: %s %s is %s", t->path, s->key, s->metric,
                            pb_row_status_name(s->status));
-        if (pb_series_ok(s) && kept(s, gates) && s->processes < PB_ENOUGH_PROCESSES)
+        if (pb_series_ok(s) && is_stored(s, gates) && s->processes < PB_ENOUGH_PROCESSES)
             return pb_fail(PB_EINVAL, "%s: cannot become a session: %s has %d of the %d processes needed", t->path,
                            s->key, s->processes, PB_ENOUGH_PROCESSES);
     }

@@ -3,8 +3,8 @@
  *
  *   forward    gathers kv of the whole row (all-gather), then computes o and lse of the rank's queries. With the lists of
  *              DeepSeek-V4 it gathers, of the tokens' rows, only those that its queries attend to (row_window.h)
- *   backward   gathers kv again, computes dq of the rank's queries and their terms of dkv of all rows in f32, adds these
- *              over the ranks (reduce-scatter), and rounds the sums of the rank's own rows
+ *   backward   gathers kv again, computes dq of the rank's queries and their terms of dkv in f32, adds these over the ranks
+ *              (reduce-scatter; for the rows of a row_window all-gather and addition), and rounds the sums of its own rows
  *
  * This is what the blocks of DeepSeek-V4 do in training (trainer/blocks/v4_context.c). dsink, H numbers, is added over
  * the ranks in training together with the gradients of all weights, so its sum is not a part of the pass. */

@@ -42,7 +42,7 @@ typedef struct pb_dynmask_attention_fwd_args {
     void *o;                     /* [B,S,H,D], tokens ldo apart, out */
     float *lse;                  /* [B,H,S], out, kept for the backward pass */
     int B, S, S_kv, H, K, D, L;  /* any D; implementations for a GPU may need 32 <= D <= 256 */
-    int keep;                    /* most keys that a query attends to; only the cost is computed from it */
+    int keep; /* most keys that a query attends to: for the cost, and the order of the sums of dk and dv */
     size_t ldq, ldk, ldv, ldo;
     float scale; /* 1/sqrt(D) in all supported models */
     pb_dtype dtype;

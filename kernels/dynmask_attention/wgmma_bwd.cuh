@@ -34,11 +34,12 @@ template <int D> struct workspace {
     int tiles, blocks, parts;
 };
 /* The parts that the work of a block of slots is divided into: enough for every GPU, and at most one for each tile of
- * queries. The number depends only on the shape, so the order of sums does not change with the GPU.
+ * queries. The number depends only on the shape and on `keep`, so the order of sums does not change with the GPU.
  *
  * If a list has at most `keep` slots, no key need leave. Then a causal mask gives the first block about twice the average
- * work, and the blocks, longest first, fill a GPU evenly without parts from twice as many blocks as SMs on. Otherwise the
- * work of a block depends on when its keys leave, and more parts of equal work are needed. */
+ * work, and the blocks, longest first, fill a GPU evenly without parts from twice as many blocks as SMs on: PAIRED_CTAS,
+ * two for each of the 132 SMs of an H200. Otherwise the work of a block depends on when its keys leave, and more parts of
+ * equal work are needed. */
 constexpr int PAIRED_CTAS = 264, ENOUGH_CTAS = 528, MOST_PARTS = 16;
 inline int parts_of(const pb_dynmask_attention_bwd_args &a, long ctas, int tiles)
 {

@@ -104,8 +104,8 @@ typedef struct pb_v4 {
     pb_v4_index_back index_back;
     void *dwide;                /* [T,H*d] */
     void *dlow, *dqr, *dlatent; /* gradients of low, qr and latent */
-    /* Only with context parallelism, for rows of N tokens and M compressed rows. all [B,N+M,d]: the keys of the whole
-     * row, N tokens, then M compressed rows; index_all [B,M,index_d]: those of the indexer. start [B,S]: first token of
+    /* Only with context parallelism, for rows of N tokens and M compressed rows. all [B,N+M,d]: the keys that this rank's
+     * queries attend to, at their place among those of the whole row, N tokens, then M compressed rows; index_all [B,M,index_d]: those of the indexer. start [B,S]: first token of
      * each token's conversation, counted from the slice's first token. */
     void *all, *index_all;
     int32_t *start;
@@ -170,7 +170,7 @@ static inline const int32_t *pb_v4_start(const pb_v4_pass *p)
 /* Context parallelism (trainer/blocks/v4_context.c). context_carve reserves buffers of the forward pass, or with
  * `backward` those of the backward pass; s: the largest layer. context_rows uploads where the conversations of a batch
  * begin; its rows have S tokens. Without context parallelism the other functions do nothing. gather_* gather the keys
- * of whole rows; reduce_* sum the gradients of these keys over the ranks. edge_forward replaces row 0 of c [B,G,D],
+ * that this rank's queries attend to; reduce_* sum the gradients of these keys over the ranks. edge_forward replaces row 0 of c [B,G,D],
  * which the compressor pooled from columns x. edge_take takes the gradient of that row out of dc, before the
  * compressor's backward pass. edge_backward, after it, copies into dx the gradients that this row gives to the columns
  * x. */

@@ -2,8 +2,8 @@
  * only to their own token and a few tokens before it.
  *
  * Then a rank needs, of the tokens of other ranks, only the last ones of the previous rank: `before` rows. They are
- * exchanged in one all-gather of `before` rows of each rank, in place of one of whole slices. Rank 0 has none before it;
- * what it gets and sends in their place is not used. */
+ * exchanged in one all-gather of `before` rows of each rank, in place of one of whole slices. Rank 0 uses none of the
+ * gathered rows, and no rank uses those of the last rank. In the backward pass, what rank 0 sends is not used. */
 #ifndef PB_ROW_WINDOW_H
 #define PB_ROW_WINDOW_H
 #include "kernels/comm/comm.h"
@@ -17,7 +17,7 @@ typedef struct pb_row_window {
     int length;
     int before; /* 0 .. length */
     size_t width;
-    void *room; /* [ranks before,width] of the dtype that is moved, for reduce f32 */
+    void *room; /* [ranks before,width] of the dtype of the gathered rows; for pb_row_window_reduce f32 */
 } pb_row_window;
 
 /* Copies own [length,width] to its place in `all` [ranks length,width], and gathers the `before` rows that precede it.

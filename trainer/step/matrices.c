@@ -300,6 +300,9 @@ static int shape_after(const pb_matrices *x, int last)
     return next;
 }
 
+/* True if ranks divide the blocks, and gather their factors. */
+static bool gathers(const pb_trainer *t) { return !t->shards.on && pb_comm_size(t->cfg.comm) > 1; }
+
 /* Orthogonalises this rank's blocks of a shape. If the state is not sharded, it also begins to gather those of all ranks,
  * which runs next to the products of the next shape. A single block is not worth a collective: every rank computes it. */
 static pb_status orthogonalise(pb_ctx *ctx, const pb_trainer *t, int s)
@@ -309,7 +312,7 @@ static pb_status orthogonalise(pb_ctx *ctx, const pb_trainer *t, int s)
     const int ranks = pb_comm_size(t->cfg.comm), rank = pb_comm_rank(t->cfg.comm);
     const size_t one = (size_t)shape->rows * (size_t)shape->cols, e = pb_dtype_size(x->dtype);
     unsigned char *const all = (unsigned char *)x->u + shape->at * e;
-    if (t->shards.on || ranks == 1 || shape->n == 1) return factorise(ctx, t, shape, all, shape->n);
+    if (!gathers(t) || shape->n == 1) return factorise(ctx, t, shape, all, shape->n);
     const size_t *counts = x->counts + (size_t)s * (size_t)ranks;
     size_t first = 0;
     for (int r = 0; r < rank; r++) first += counts[r];
@@ -343,7 +346,7 @@ pb_status pb_matrices_orthogonalise(pb_ctx *ctx, const pb_trainer *t)
                                                                 .keep = !late(t),
                                                                 .dtype = x->dtype}));
     for (int s = shape_after(x, -1); s >= 0; s = shape_after(x, s)) PB_TRY(orthogonalise(ctx, t, s));
-    PB_TRY(pb_comm_wait(ctx, &(pb_comm_wait_args){.comm = t->cfg.comm}));
+    if (gathers(t)) PB_TRY(pb_comm_wait(ctx, &(pb_comm_wait_args){.comm = t->cfg.comm}));
     return t->cfg.normuon.guard ? guard(ctx, t) : PB_OK;
 }
 

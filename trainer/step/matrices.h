@@ -5,7 +5,7 @@
  *
  * Several ranks. Nothing sharded: every rank has all momenta, second moments, weights and updates. The ranks divide the
  * blocks of each shape, and an all-gather per shape gives all of them the orthogonal factors. It runs next to the products
- * of the next shape; the shape with the most elements comes first, because no later work hides the last gather. The
+ * of the next shape; shapes go by falling size, so that the gather that nothing hides, the last one, is the smallest. The
  * shapes are divided in the order of falling costs (pb_matrix_cost), and each block goes to the rank with the lowest sum
  * of costs so far. Of a shape of one block every rank computes the factor. The optimizer's state sharded (shards.h):
  * slices end where blocks end (slices.h), so each block has one owner, which alone has its gradient, momentum, second
