@@ -64,8 +64,8 @@ static pb_status gather(pb_ctx *ctx, const pb_attn_shared *s, bool kv, void *x, 
     return PB_OK;
 }
 
-/* The number of tokens before a token to which its query attends without compression, if a rank needs only such tokens of
- * the previous rank; -1: it needs the tokens of all ranks. */
+/* How many tokens before its own a query attends to without compression, if a rank needs only tokens of the previous rank
+ * for that; -1: it needs the tokens of all ranks. */
 static int tokens_before(const pb_attn_shared *s)
 {
     const pb_attn *a = &s->whole.a;
@@ -74,40 +74,32 @@ static int tokens_before(const pb_attn_shared *s)
     return near && before <= pb_context_length(&s->context, a->S) ? before : -1;
 }
 
-static pb_row_window window_of(const pb_attn_shared *s)
-{
-    return (pb_row_window){.comm = s->comm,
-                           .length = pb_context_length(&s->context, s->whole.a.S),
-                           .before = tokens_before(s),
-                           .width = (size_t)s->whole.a.D,
-                           .room = s->blocks};
-}
-
 /* Gathers the rows of kv that the queries of this rank may attend to. */
 static pb_status gather_keys(pb_ctx *ctx, const pb_attn_shared *s)
 {
     const pb_attn *a = &s->whole.a;
     const size_t D = (size_t)a->D;
-    const pb_row_window w = window_of(s);
+    const int before = tokens_before(s);
     block b[2];
-    if (w.before < 0) return gather(ctx, s, true, s->whole.kv, s->kv, D, a->dtype);
+    if (before < 0) return gather(ctx, s, true, s->whole.kv, s->kv, D, a->dtype);
     const int n = blocks_of(s, true, b);
-    PB_TRY(pb_row_window_gather(ctx, &w, at(s->whole.kv, own_row(s, &b[0]), D, a->dtype), s->kv, a->dtype));
+    const pb_row_chunks c = chunks_of(s, &b[0], D);
+    PB_TRY(pb_row_window_gather(ctx, &c, before, at(s->whole.kv, own_row(s, &b[0]), D, a->dtype), s->kv, a->dtype));
     return n > 1 ? gather_block(ctx, s, &b[1], s->whole.kv, s->kv, D, a->dtype) : PB_OK;
 }
 
 /* Adds s->dkv over the ranks, and writes the rows of this rank to whole.dkv. */
 static pb_status reduce(pb_ctx *ctx, const pb_attn_shared *s)
 {
-    const pb_row_window w = window_of(s);
     const pb_attn *a = &s->whole.a;
     const size_t D = (size_t)a->D;
+    const int before = tokens_before(s);
     block b[2];
     const int n = blocks_of(s, true, b);
     for (int i = 0; i < n; i++) {
         const pb_row_chunks c = chunks_of(s, &b[i], D);
-        PB_TRY(i == 0 && w.before >= 0 ? pb_row_window_reduce(ctx, &w, s->dkv, s->down)
-                                       : pb_row_chunks_reduce(ctx, &c, s->dkv + first_row(&b[i]) * D, s->down));
+        PB_TRY(i == 0 && before >= 0 ? pb_row_window_reduce(ctx, &c, before, s->dkv, s->down)
+                                     : pb_row_chunks_reduce(ctx, &c, s->dkv + first_row(&b[i]) * D, s->down));
         PB_TRY(pb_cast_bwd(ctx, &(pb_cast_bwd_args){.dy = s->down,
                                                     .dx = at(s->whole.dkv, own_row(s, &b[i]), D, a->dtype),
                                                     .T = b[i].length,

@@ -132,7 +132,7 @@ template <int D>
 __device__ void dq_consume(dq_shared<D> &sm, const pb_dynmask_attention_bwd_args &a, const workspace<D> &room,
                            const dq_work &own)
 {
-    constexpr bool BEFORE = D == 128; /* the biases are in the accumulators before the product */
+    constexpr bool BIAS_FIRST = D == 128; /* the biases are in the accumulators before the product q k^T */
     constexpr int N = DQ_TILE / D;
     constexpr uint32_t STAGE = DQ_TILE * sizeof(bf16);
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
@@ -150,13 +150,13 @@ __device__ void dq_consume(dq_shared<D> &sm, const pb_dynmask_attention_bwd_args
         const int stage = at.stage;
         float s[N / 8][4], dp[N / 8][4];
         barrier_wait(&sm.bar.first_full[stage], at.parity);
-        if (BEFORE) {
-            wgmma_wait<0>(); /* of dq: otherwise the compiler inserts this wait */
+        if (BIAS_FIRST) {
+            wgmma_wait<0>(); /* for dq of the tile before; the compiler would insert this wait before the stores to s */
             wgmma_fence_operand(dq), wgmma_fence_operand(ds);
             fill_columns<N>(s, sm.slots[stage]);
         }
         wgmma_fence();
-        start_dots<D, DQ_ROWS, N, BEFORE>(s, q, advance_desc(k, stage * STAGE));
+        start_dots<D, DQ_ROWS, N, BIAS_FIRST>(s, q, advance_desc(k, stage * STAGE));
         barrier_wait(&sm.bar.second_full[stage], at.parity);
         wgmma_fence();
         start_dots<D, DQ_ROWS, N>(dp, dO, advance_desc(v, stage * STAGE));
@@ -164,7 +164,7 @@ __device__ void dq_consume(dq_shared<D> &sm, const pb_dynmask_attention_bwd_args
         wgmma_fence_operand(s), wgmma_fence_operand(dq), wgmma_fence_operand(ds);
         if (before >= 0) release(&sm.bar.first_empty[before]);
         before = stage;
-        if (!BEFORE) add_biases<N>(s, sm.slots[stage]);
+        if (!BIAS_FIRST) add_biases<N>(s, sm.slots[stage]);
         weigh<N>(s, mine, sl);
         wgmma_wait<0>();
         wgmma_fence_operand(dp);

@@ -104,9 +104,10 @@ typedef struct pb_v4 {
     pb_v4_index_back index_back;
     void *dwide;                /* [T,H*d] */
     void *dlow, *dqr, *dlatent; /* gradients of low, qr and latent */
-    /* Only with context parallelism, for rows of N tokens and M compressed rows. all [B,N+M,d]: the keys that this rank's
-     * queries attend to, at their place among those of the whole row, N tokens, then M compressed rows; index_all [B,M,index_d]: those of the indexer. start [B,S]: first token of
-     * each token's conversation, counted from the slice's first token. */
+    /* Only with context parallelism, for rows of N tokens and M compressed rows. all [B,N+M,d]: the keys that this
+     * rank's queries attend to, at their place among those of the whole row, N tokens, then M compressed rows;
+     * index_all [B,M,index_d]: the keys of the indexer. start [B,S]: first token of each token's conversation, counted
+     * from the slice's first token. */
     void *all, *index_all;
     int32_t *start;
     /* The edge: the last r tokens of the slice before this one; r = 4, the ratio of overlapping groups. joint: the edge
@@ -120,7 +121,7 @@ typedef struct pb_v4 {
     /* The terms that this rank's queries add to the gradients of all (dall) and index_all (dindex); dpart [B,S+G,d]:
      * the sums over the ranks of one of them, for the keys of this rank */
     float *dall, *dindex, *dpart;
-    void *window_room; /* tokens' keys of every rank that the next one needs, or their gradients; f32 fits */
+    void *window_room; /* f32 [ranks,window-1,d]: keys that each rank sends to the next, or their gradients */
     /* dkv: gradient of kv; drow [T,d]: dkv of the token rows or of the compressed rows, after RoPE's backward */
     void *dkv, *drow;
     float *dsink; /* [H] */
@@ -170,10 +171,10 @@ static inline const int32_t *pb_v4_start(const pb_v4_pass *p)
 /* Context parallelism (trainer/blocks/v4_context.c). context_carve reserves buffers of the forward pass, or with
  * `backward` those of the backward pass; s: the largest layer. context_rows uploads where the conversations of a batch
  * begin; its rows have S tokens. Without context parallelism the other functions do nothing. gather_* gather the keys
- * that this rank's queries attend to; reduce_* sum the gradients of these keys over the ranks. edge_forward replaces row 0 of c [B,G,D],
- * which the compressor pooled from columns x. edge_take takes the gradient of that row out of dc, before the
- * compressor's backward pass. edge_backward, after it, copies into dx the gradients that this row gives to the columns
- * x. */
+ * that this rank's queries attend to; reduce_* sum the gradients of these keys over the ranks. edge_forward replaces row
+ * 0 of c [B,G,D], which the compressor pooled from columns x. edge_take takes the gradient of that row out of dc, before
+ * the compressor's backward pass. edge_backward, after it, copies into dx the gradients that this row gives to the
+ * columns x. */
 void pb_v4_context_carve(pb_trainer *t, const pb_v4_shape *s, bool backward);
 pb_status pb_v4_context_rows(pb_trainer *t, const pb_batch *b, int S);
 pb_status pb_v4_gather_keys(const pb_v4_pass *p);

@@ -1,11 +1,11 @@
 /* v4_context.c - V4 attention over rows that several ranks share (trainer/parallel/context.h), in contiguous slices.
  *
- * A rank computes queries, keys and compressed rows of its slice. It gathers the compressed rows of the whole row, and the
- * compressed keys of the indexer. Of the tokens' keys, its queries attend to their own and those of the window before
- * them, so the rank needs only the last ones of the previous rank (row_window.h); where a slice is shorter than that, the
- * keys of all tokens are gathered. Its queries give a term of the gradient of each of these keys. The terms are summed
- * over the ranks in f32, and each rank gets the sums of its own keys. Gathered keys are not kept: the backward pass
- * gathers them again.
+ * A rank computes queries, keys and compressed rows of its slice. It gathers the compressed rows of the whole row, and
+ * the compressed keys of the indexer. Of the tokens' keys, its queries attend to their own and to those of the window
+ * before them. So it needs only the last ones of the previous rank (row_window.h); where a slice is shorter than that,
+ * the keys of all tokens are gathered. Its queries give a term of the gradient of each of these keys. The terms are
+ * summed over the ranks in f32, and each rank gets the sums of its own keys. Gathered keys are not kept: the backward
+ * pass gathers them again.
  *
  * The length of a slice is a multiple of every layer's ratio. Without `overlap` (compressor.h), every compressed row
  * therefore pools tokens of one slice only. With overlap, row 0 of a slice also pools the last `ratio` tokens of the
@@ -94,7 +94,11 @@ pb_status pb_v4_context_rows(pb_trainer *t, const pb_batch *b, int S)
 /* One chunk of every rank: n consecutive rows of D elements of a batch row. */
 static pb_row_chunks chunks_of(const pb_v4_pass *p, int n, int D)
 {
-    return (pb_row_chunks){.comm = p->t->cfg.context, .length = n, .width = (size_t)D, .ordered = p->t->cfg.ordered};
+    return (pb_row_chunks){.comm = p->t->cfg.context,
+                           .length = n,
+                           .width = (size_t)D,
+                           .room = p->v->window_room,
+                           .ordered = p->t->cfg.ordered};
 }
 
 /* Gathers rows from .. from+n-1 of every batch row of x [B,each,D] from all ranks, into rows ranks*from ..
@@ -124,31 +128,23 @@ static pb_status reduce(const pb_v4_pass *p, const float *x, float *y, int from,
     return PB_OK;
 }
 
-static pb_row_window window_of(const pb_v4_pass *p)
-{
-    return (pb_row_window){.comm = p->t->cfg.context,
-                           .length = p->t->S,
-                           .before = before(p->t),
-                           .width = (size_t)p->g->d,
-                           .room = p->v->window_room};
-}
-
 /* The keys of this rank's tokens, and of those before them that its queries attend to. */
 static pb_status gather_window(const pb_v4_pass *p)
 {
-    const pb_row_window w = window_of(p);
-    const size_t each = (size_t)p->s.S_kv * (size_t)p->g->d, whole = (size_t)p->t->context.ranks * each;
+    const pb_row_chunks c = chunks_of(p, p->t->S, p->g->d);
+    const size_t each = (size_t)p->s.S_kv * c.width, whole = (size_t)p->t->context.ranks * each;
     for (size_t b = 0; b < (size_t)p->t->cfg.B; b++)
-        PB_TRY(pb_row_window_gather(p->ctx, &w, at(p, p->a->kv, b * each), at(p, p->v->all, b * whole), p->dtype));
+        PB_TRY(pb_row_window_gather(p->ctx, &c, before(p->t), at(p, p->a->kv, b * each), at(p, p->v->all, b * whole),
+                                    p->dtype));
     return PB_OK;
 }
 
 static pb_status reduce_window(const pb_v4_pass *p)
 {
-    const pb_row_window w = window_of(p);
-    const size_t each = (size_t)p->s.S_kv * (size_t)p->g->d, whole = (size_t)p->t->context.ranks * each;
+    const pb_row_chunks c = chunks_of(p, p->t->S, p->g->d);
+    const size_t each = (size_t)p->s.S_kv * c.width, whole = (size_t)p->t->context.ranks * each;
     for (size_t b = 0; b < (size_t)p->t->cfg.B; b++)
-        PB_TRY(pb_row_window_reduce(p->ctx, &w, p->v->dall + b * whole, p->v->dpart + b * each));
+        PB_TRY(pb_row_window_reduce(p->ctx, &c, before(p->t), p->v->dall + b * whole, p->v->dpart + b * each));
     return PB_OK;
 }
 

@@ -16,7 +16,7 @@ typedef struct pb_row_chunks {
     int length;
     size_t width;
     bool reversed; /* the batch row has these chunks in the reverse order of the ranks */
-    void *room;    /* [ranks length,width] of the dtype that is moved, for reduce f32; not used unless reversed */
+    void *room;    /* if reversed: [ranks length,width] of the dtype that is moved, for reduce f32; row_window.h */
     bool ordered;  /* pb_row_chunks_reduce adds in the order of the ranks; also if ctx->deterministic */
 } pb_row_chunks;
 
