@@ -66,8 +66,8 @@ static pb_status compare_case(const pb_options *o, const pb_case *c, pb_backend_
     if (s != PB_OK) return pb_ctx_close(&cpu), s;
     other.prefer = o->prefer;
     printf("%s\n", c->key);
-    s = pb_train_case_open(&cpu, c, &a);
-    if (s == PB_OK) s = pb_train_case_open(&other, c, &b);
+    s = pb_train_case_open_all(&cpu, c, &a);
+    if (s == PB_OK) s = pb_train_case_open_all(&other, c, &b);
     if (s == PB_OK) s = pb_diverge(a, b, take, &r);
     if (s == PB_OK) conclude(&r);
     *differs = *differs || r.differ;

@@ -223,16 +223,23 @@ pb_status pb_train_case_trainer(pb_ctx *ctx, const pb_case *c, const pb_train_co
     return s;
 }
 
-pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out)
+static pb_status open_case(pb_ctx *ctx, const pb_case *c, bool keep_unread, pb_trainer **out)
 {
     pb_train_config cfg;
     pb_trainer *t;
     PB_TRY(pb_train_case_config(c, &cfg));
     PB_TRY(pb_train_case_shape(c, &cfg));
+    cfg.keep_unread = keep_unread;
     PB_TRY(pb_train_case_trainer(ctx, c, &cfg, &t));
     pb_status s = pb_trainer_reserve(t, cfg.S); /* as `train` does, so that a step has the memory that the plan says */
     if (s == PB_OK) s = pb_train_case_batch(c, t, 0);
     if (s != PB_OK) pb_trainer_close(t);
     else *out = t;
     return s;
+}
+
+pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out) { return open_case(ctx, c, false, out); }
+pb_status pb_train_case_open_all(pb_ctx *ctx, const pb_case *c, pb_trainer **out)
+{
+    return open_case(ctx, c, true, out);
 }

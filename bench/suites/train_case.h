@@ -36,6 +36,8 @@
  * pb_train_case_trainer() opens a trainer of this configuration, with the weights of the user's folder if the case has
  * one. ENOMEM: it does not fit into memory; the message says what would help. */
 pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
+/* The same with keep_unread, for comparing all tensors of two trainers. */
+pb_status pb_train_case_open_all(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
 pb_status pb_train_case_trainer(pb_ctx *ctx, const pb_case *c, const pb_train_config *cfg, pb_trainer **out);
 pb_status pb_train_case_shape(const pb_case *c, pb_train_config *cfg);
 pb_status pb_train_case_packed(const pb_case *c, bool *out); /* false: pack=stream */

@@ -23,21 +23,25 @@ static pb_status mlp(pb_ctx *ctx, const pb_trainer *t, int layer)
     return pb_mlp_recompute(ctx, t, layer);
 }
 
-/* Computes the two norms of a layer again, each only if the backward pass reads its output. An observer reads both. */
-static pb_status norms(pb_ctx *ctx, const pb_trainer *t, int layer)
+/* Computes the output of a norm of a layer again if the backward pass reads it: the product does, or an observer. */
+static pb_status norm1(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_layer_acts *a = &t->layers[layer];
-    const bool all = t->observer != NULL;
-    if (all || t->model.g.v4 || pb_product_reads_input(t, layer, &pb_product_qkv))
-        PB_TRY(pb_norm(ctx, t, a->h, pb_layer_param(&t->model, layer, PB_P_norm1), a->n1, a->rstd1));
-    if (all || pb_product_reads_input(t, layer, &pb_product_gate_up))
-        PB_TRY(pb_norm(ctx, t, a->hm, pb_layer_param(&t->model, layer, PB_P_norm2), a->n2, a->rstd2));
-    return PB_OK;
+    if (!t->observer && !t->model.g.v4 && !pb_product_reads_input(t, layer, &pb_product_qkv)) return PB_OK;
+    return pb_norm(ctx, t, a->h, pb_layer_param(&t->model, layer, PB_P_norm1), a->n1, a->rstd1);
+}
+
+static pb_status norm2(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    const pb_layer_acts *a = &t->layers[layer];
+    if (!t->observer && !pb_reads_n2(t)) return PB_OK;
+    return pb_norm(ctx, t, a->hm, pb_layer_param(&t->model, layer, PB_P_norm2), a->n2, a->rstd2);
 }
 
 pb_status pb_recompute_layer(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
-    if (t->cfg.recompute == PB_RECOMPUTE_NORMS) return norms(ctx, t, layer);
     if (pb_shares_attention(t)) PB_TRY(attention(ctx, t, layer));
-    return pb_shares_mlp(t) ? mlp(ctx, t, layer) : PB_OK;
+    else if (pb_shares_n1(t)) PB_TRY(norm1(ctx, t, layer));
+    if (pb_shares_mlp(t)) return mlp(ctx, t, layer);
+    return pb_shares_n2(t) ? norm2(ctx, t, layer) : PB_OK;
 }

@@ -181,6 +181,13 @@ struct pb_trainer {
 /* True if the backward pass adds to the gradients in memory; false: it overwrites them. */
 static inline bool pb_adds(const pb_trainer *t) { return t->accumulate && !t->gradients.separate; }
 
+/* True if the backward pass reads n2: for the gradients of gate and up or of their adapters. */
+static inline bool pb_reads_n2(const pb_trainer *t)
+{
+    const unsigned adapters = t->model.cfg.targets & (1u << PB_TARGET_GATE | 1u << PB_TARGET_UP);
+    return t->model.cfg.tuning == PB_FULL || adapters;
+}
+
 /* True if the activations of a layer's attention, from its first norm on, are in memory that all layers share; the same
  * for those of its MLP, from its second norm on. */
 static inline bool pb_shares_attention(const pb_trainer *t)
@@ -193,14 +200,14 @@ static inline bool pb_shares_mlp(const pb_trainer *t)
     const pb_recompute r = t->cfg.recompute;
     return t->cfg.model.frozen || r == PB_RECOMPUTE_MLP || r == PB_RECOMPUTE_PRODUCTS || r == PB_RECOMPUTE_LAYER;
 }
-/* The same for the outputs of the two norms. */
+/* The same for the outputs of the two norms. n2 is kept only if the backward pass or the caller reads it. */
 static inline bool pb_shares_n1(const pb_trainer *t)
 {
     return pb_shares_attention(t) || t->cfg.recompute == PB_RECOMPUTE_NORMS;
 }
 static inline bool pb_shares_n2(const pb_trainer *t)
 {
-    return pb_shares_mlp(t) || t->cfg.recompute == PB_RECOMPUTE_NORMS;
+    return pb_shares_mlp(t) || t->cfg.recompute == PB_RECOMPUTE_NORMS || (!pb_reads_n2(t) && !t->cfg.keep_unread);
 }
 /* True if each layer keeps what its attention computes from q, k and v, although it shares the other activations. */
 static inline bool pb_keeps_attended(const pb_trainer *t)
