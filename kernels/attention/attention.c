@@ -97,6 +97,11 @@ static const shape bwd_edge[] = {
     {.B = 2, .S = 96, .H = 4, .K = 2, .D = 128, .causal = 1, .pad = 8, .conversations = 2, .before = 96, .wide = 1},
     {.B = 1, .S = 40, .H = 2, .K = 2, .D = 20, .causal = 1, .pad = 1, .before = 77, .wide = 1},
     {.B = 2, .S = 70, .H = 2, .K = 1, .D = 32, .before = 33, .wide = 1},
+    /* for wgmma: enough blocks of keys that none is divided; few ones, which are; no causal mask */
+    {.B = 67, .S = 5, .H = 1, .K = 1, .D = 64, .causal = 1, .pad = 8, .before = 500, .wide = 1},
+    {.B = 34, .S = 7, .H = 2, .K = 2, .D = 128, .causal = 1, .pad = 8, .conversations = 2, .before = 510, .wide = 1},
+    {.B = 1, .S = 300, .H = 6, .K = 2, .D = 64, .causal = 1, .pad = 8, .conversations = 3, .before = 450, .wide = 1},
+    {.B = 1, .S = 200, .H = 2, .K = 1, .D = 128, .pad = 8, .before = 130, .wide = 1},
     {0},
 };
 /* The grids have no packed rows: their cost depends on the values of `start`, which are in device memory. */
@@ -116,6 +121,14 @@ static const shape device_grid[] = {
     {.B = 2, .S = 4096, .H = 64, .K = 8, .D = 128, .causal = 1},
     {.B = 4, .S = 2048, .H = 12, .K = 2, .D = 128, .causal = 1},
     {.B = 4, .S = 2048, .H = 14, .K = 2, .D = 64, .causal = 1},
+    {0},
+};
+/* Backward pass: also the later half of a row that two ranks share. */
+static const shape bwd_device_grid[] = {
+    {.B = 2, .S = 4096, .H = 64, .K = 8, .D = 128, .causal = 1},
+    {.B = 4, .S = 2048, .H = 12, .K = 2, .D = 128, .causal = 1},
+    {.B = 4, .S = 2048, .H = 14, .K = 2, .D = 64, .causal = 1},
+    {.B = 1, .S = 4096, .H = 32, .K = 8, .D = 128, .causal = 1, .before = 4096, .wide = 1},
     {0},
 };
 
@@ -325,7 +338,7 @@ const pb_op pb_op_attention_bwd = {
     .rare = bwd_rare,
     .edge = (const pb_dims *)bwd_edge,
     .grid = (const pb_dims *)grid,
-    .device_grid = (const pb_dims *)device_grid,
+    .device_grid = (const pb_dims *)bwd_device_grid,
     .args_size = sizeof(pb_attention_bwd_args),
     .numbers = (const pb_number[]){PB_NUMBER(pb_attention_bwd_args, scale), {0}},
     .impls = PB_BOTH_BACKENDS(attention, bwd),

@@ -28,7 +28,7 @@ static bool wgmma_takes_fwd(const void *args)
 static bool wgmma_takes_bwd(const void *args)
 {
     const pb_attention_bwd_args *a = (const pb_attention_bwd_args *)args;
-    return (a->D == 64 || a->D == 128) && !a->wide && pb_attention_bwd_keys(a) == a->S && mma_takes_bwd(args);
+    return (a->D == 64 || a->D == 128) && mma_takes_bwd(args);
 }
 
 /* Returns the bytes of delta [B,H,S], the workspace of the implementations mma and simt. */

@@ -82,11 +82,6 @@ template <int D, int G> __device__ inline tile tile_of(int t, const pb_attention
     const int tiles = (a.S + plan<D, G>::QUERIES - 1) / plan<D, G>::QUERIES, bh = t % (a.H * a.B);
     return {bh / a.H, bh % a.H, (tiles - 1 - t / (a.H * a.B)) * plan<D, G>::QUERIES};
 }
-/* With MORE = false the compiler knows that N = S. */
-template <bool MORE> __device__ inline row_shape shape_in(const pb_attention_fwd_args &a)
-{
-    return {a.S, MORE ? a.keys : a.S, a.causal};
-}
 __device__ inline const int32_t *starts_of(const pb_attention_fwd_args &a, int b)
 {
     return a.start ? a.start + (size_t)b * a.S : NULL;

@@ -48,7 +48,7 @@
  * dq is summed over blocks of keys in one of three ways (dq_way):
  *   ANY_ORDER  (`wgmma`)          CTAs add in any order; dq may differ in the last bits between runs
  *   IN_ORDER   (`wgmma_ordered`)  CTAs add to a tile in the order of their keys: deterministic, but CTAs wait
- *   AT_ONCE    (S <= 128)         only one block of keys exists: its CTA rounds dq directly; with at most INNER_STEPS
+ *   AT_ONCE    (S = N <= 128)     only one block of keys exists: its CTA rounds dq directly; with at most INNER_STEPS
  *                                 tiles per CTA, the consumers also compute the stats and no stats_kernel runs
  *
  * The f32 sums of dq, dk and dv lie in accumulator order (store_sums). */
@@ -76,6 +76,7 @@ struct maps {
  * which is tile m of query head h. */
 struct cta_work {
     int b, head, j0, h, m, steps;
+    int first;         /* the first tile of a query head that may attend to these keys */
     int number, parts; /* index of this part among all parts; number of parts that share these keys */
 };
 
@@ -100,7 +101,7 @@ __device__ inline cta_work work_of_part(int number, const pb_attention_bwd_args 
     const int heads = a.B * a.K, bk = number % heads;
     int j = room.whole ? number / heads : 0, part = room.whole ? 0 : number / heads;
     for (int n; part >= (n = pb_cut_parts(&room.cut, j)); j++) part -= n;
-    const int hidden = j * room.cut.hidden, seen = room.tiles - hidden, length = pb_cut_length(&room.cut, j);
+    const int hidden = pb_cut_first(&room.cut, j), seen = room.tiles - hidden, length = pb_cut_length(&room.cut, j);
     const int from = part * length;
     return {bk / a.K,
             bk % a.K,
@@ -108,6 +109,7 @@ __device__ inline cta_work work_of_part(int number, const pb_attention_bwd_args 
             bk % a.K * room.cut.group + from / seen,
             hidden + from % seen,
             min(length, pb_cut_steps(&room.cut, j) - from),
+            hidden,
             number,
             pb_cut_parts(&room.cut, j)};
 }
@@ -120,15 +122,16 @@ struct cursor {
 };
 __device__ inline cursor before_first(const cta_work &own) { return {own.h, own.m - 1, own.steps, {0, 0, 0, 0}}; }
 /* Moves to the next tile that attends to a key of this CTA (AT_ONCE: to the next tile in any case). Returns false after
- * the last. All 32 lanes must call it. */
-template <int D, dq_way WAY>
-__device__ inline bool advance(cursor &c, const cta_work &own, const pb_attention_bwd_args &a, int tiles)
+ * the last. All 32 lanes must call it. SOLID: as in keys_of_tile; false with MORE, where the warps of 24 registers would
+ * spill more. */
+template <int D, dq_way WAY, bool MORE, bool SOLID>
+__device__ inline bool advance(cursor &c, const cta_work &own, const pb_attention_bwd_args &a, const scratch<D> &room)
 {
     const int32_t *start = a.start ? a.start + (size_t)own.b * a.S : NULL;
     for (;;) {
         if (--c.left < 0) return false;
-        if (++c.m == tiles) c.m = a.causal ? own.j0 / QUERIES<D> : 0, c.h++;
-        c.seen = keys_of_tile<QUERIES<D>>(start, c.m * QUERIES<D>, row_shape{a.S, a.S, a.causal});
+        if (++c.m == room.tiles) c.m = MORE ? own.first : a.causal ? own.j0 / QUERIES<D> : 0, c.h++;
+        c.seen = keys_of_tile<QUERIES<D>, SOLID>(start, c.m * QUERIES<D>, shape_in<MORE>(a));
         if (WAY == AT_ONCE || (c.seen.lo < own.j0 + KEYS && c.seen.hi > own.j0)) return true;
     }
 }
@@ -145,7 +148,7 @@ struct ring_position {
     __device__ void next(void) { n++; }
 };
 
-template <int D, dq_way WAY>
+template <int D, dq_way WAY, bool MORE>
 __device__ void produce(shared<D> &sm, const maps &m, const pb_attention_bwd_args &a, const scratch<D> &room,
                         const cta_work &own)
 {
@@ -157,7 +160,7 @@ __device__ void produce(shared<D> &sm, const maps &m, const pb_attention_bwd_arg
         load_tile<D, KEYS>(sm.k, &m.k, &sm.kv_full, own.head, own.j0, own.b);
         load_tile<D, KEYS>(sm.v, &m.v, &sm.kv_full, own.head, own.j0, own.b);
     }
-    for (cursor c = before_first(own); advance<D, WAY>(c, own, a, room.tiles); at.next()) {
+    for (cursor c = before_first(own); advance<D, WAY, MORE, !MORE>(c, own, a, room); at.next()) {
         const int s = at.stage();
         barrier_wait(&sm.q_empty[s], at.parity() ^ 1);
         if (leader) {
@@ -178,12 +181,12 @@ __device__ void produce(shared<D> &sm, const maps &m, const pb_attention_bwd_arg
 /* Adds each finished dq tile to the sums in global memory. IN_ORDER: a CTA waits until the CTAs of all earlier keys
  * have added to the tile (room.turns counts them). The CTA of the first keys stores instead of adding, so the sums need
  * no clearing. */
-template <int D, dq_way WAY>
+template <int D, dq_way WAY, bool MORE>
 __device__ void add_dq(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const cta_work &own)
 {
     constexpr bool ORDERED = WAY == IN_ORDER;
     uint32_t parity = 0;
-    for (cursor c = before_first(own); advance<D, WAY>(c, own, a, room.tiles); parity ^= 1) {
+    for (cursor c = before_first(own); advance<D, WAY, MORE, !MORE>(c, own, a, room); parity ^= 1) {
         const int number = number_of(c, own, a, room.tiles), turn = (own.j0 / KEYS) - c.seen.lo / KEYS;
         float *to = room.dq + (size_t)number * DQ_TILE;
         barrier_wait(&sm.dq_full, parity);
@@ -223,17 +226,18 @@ template <int D> __device__ inline void weigh(float (&s)[QUERIES<D> / 8][4], con
     }
 }
 /* Sets masked weights to 0. j: key of this thread's first row; i0: first query of the tile. */
-template <int D>
+template <int D, bool MORE>
 __device__ inline void mask_weights(float (&p)[QUERIES<D> / 8][4], const query_stats<D> &st,
                                     const pb_attention_bwd_args &a, int j, int i0)
 {
     const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
+    const row_shape r = shape_in<MORE>(a);
 #pragma unroll
     for (int n = 0; n < QUERIES<D> / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int i = n * 8 + col + (e & 1), key = j + (e >> 1) * 8;
-            if (key < st.from[i] || key >= (a.causal ? i0 + i + 1 : a.S)) p[n][e] = 0;
+            if (key < st.from[i] || key >= (a.causal ? r.N - r.S + i0 + i + 1 : r.N)) p[n][e] = 0;
         }
 }
 /* Writes operand dS^T to shared memory in swizzled layout; `key` is the row of this thread's first pair. */
@@ -289,9 +293,17 @@ __device__ inline void pass_dq_to_writer(shared<D> &sm, const float (&dq)[8][4],
     release(&sm.dq_full);
 }
 
-/* Stores dk and dv of this warpgroup's keys: rounded to bf16, or as f32 partial sums when several parts share the keys.
- * `row`: row of this thread's first pair of elements in the tile of keys. */
-template <int D>
+/* Stores one of dk and dv of 64 keys: accumulator c times scale to rows of T, ld apart; j: key of this thread's first
+ * row, which is at `to`. */
+template <int D, class T>
+__device__ inline void store_gradient(const float (&c)[D / 8][4], float scale, T *to, size_t ld, int j, int keys)
+{
+    store_rows<D / 8>(c, scale, scale, j < keys ? to : NULL, j + 8 < keys ? to + 8 * ld : NULL, D);
+}
+
+/* Stores dk and dv of this warpgroup's keys, or their f32 partial sums when several parts share the keys. `row`: row of
+ * this thread's first pair of elements in the tile of keys. */
+template <int D, bool MORE>
 __device__ inline void store_dkv(const float (&dk)[D / 8][4], const float (&dv)[D / 8][4], const shared<D> &sm,
                                  const pb_attention_bwd_args &a, const scratch<D> &room, const cta_work &own, int wg,
                                  int row)
@@ -302,14 +314,19 @@ __device__ inline void store_dkv(const float (&dk)[D / 8][4], const float (&dv)[
         store_sums<D / 8>(to + KEYS * D, dv);
         return;
     }
-    const int j = own.j0 + row;
-    const size_t token = (size_t)own.b * a.S + j;
-    bf16 *gk = (bf16 *)a.dk + token * a.lddk + sm.own.head * D, *gv = (bf16 *)a.dv + token * a.lddv + sm.own.head * D;
-    store_rows<D / 8>(dk, a.scale, a.scale, j < a.S ? gk : NULL, j + 8 < a.S ? gk + 8 * a.lddk : NULL, D);
-    store_rows<D / 8>(dv, 1, 1, j < a.S ? gv : NULL, j + 8 < a.S ? gv + 8 * a.lddv : NULL, D);
+    const int j = own.j0 + row, keys = shape_in<MORE>(a).N;
+    const size_t token = (size_t)own.b * keys + j;
+    const size_t at_k = token * a.lddk + sm.own.head * D, at_v = token * a.lddv + sm.own.head * D;
+    if (MORE && a.wide) {
+        store_gradient<D>(dk, a.scale, (float *)a.dk + at_k, a.lddk, j, keys);
+        store_gradient<D>(dv, 1, (float *)a.dv + at_v, a.lddv, j, keys);
+    } else {
+        store_gradient<D>(dk, a.scale, (bf16 *)a.dk + at_k, a.lddk, j, keys);
+        store_gradient<D>(dv, 1, (bf16 *)a.dv + at_v, a.lddv, j, keys);
+    }
 }
 
-template <int D, dq_way WAY>
+template <int D, dq_way WAY, bool MORE>
 __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const cta_work &own)
 {
     constexpr bool EARLY = D == 128; /* starts dV += P^T do before waiting for dP^T; at D 64 this would spill */
@@ -327,7 +344,7 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
     uint32_t parity = 0;
     ring_position at;
     barrier_wait(&sm.kv_full, 0);
-    for (cursor c = before_first(own); advance<D, WAY>(c, own, a, room.tiles); at.next(), parity ^= 1) {
+    for (cursor c = before_first(own); advance<D, WAY, MORE, true>(c, own, a, room); at.next(), parity ^= 1) {
         const int stage = at.stage();
         const query_stats<D> &st = sm.stats[stage];
         const bool masked = j0 < c.seen.solid_lo || j0 + 64 > c.seen.solid_hi;
@@ -343,7 +360,7 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
         wgmma_wait<1>();
         wgmma_fence_operand(s);
         weigh<D>(s, st, sl);
-        if (masked) mask_weights<D>(s, st, a, own.j0 + row, c.m * QUERIES<D>);
+        if (masked) mask_weights<D, MORE>(s, st, a, own.j0 + row, c.m * QUERIES<D>);
         if (EARLY) {
             as_operand<QUERIES<D> / 8>(p, s);
             wgmma_fence();
@@ -369,7 +386,7 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
         wgmma_fence_operand(dk), wgmma_fence_operand(ds);
         release(&sm.q_empty[stage]);
     }
-    store_dkv<D>(dk, dv, sm, a, room, own, wg, row);
+    store_dkv<D, MORE>(dk, dv, sm, a, room, own, wg, row);
 }
 
 template <int D> __device__ inline void init(shared<D> &sm)
@@ -384,7 +401,8 @@ template <int D> __device__ inline void init(shared<D> &sm)
 }
 #endif
 
-template <int D, dq_way WAY>
+/* MORE: there are more keys than queries, or dk and dv are f32. Other calls have a kernel without what this needs. */
+template <int D, dq_way WAY, bool MORE>
 __global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__ maps m, const pb_attention_bwd_args a,
                                                          const scratch<D> room)
 {
@@ -403,12 +421,12 @@ __global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__
     if (threadIdx.x < 128) {
         registers_fewer<24>(); /* 128 * 24 + 256 * 240 = 384 * 168, the registers of the CTA at launch */
         const cta_work own = sm.own;
-        if (threadIdx.x < 32) produce<D, WAY>(sm, m, a, room, own);
-        else if (WAY != AT_ONCE && threadIdx.x < 64) add_dq<D, WAY>(sm, a, room, own);
+        if (threadIdx.x < 32) produce<D, WAY, MORE>(sm, m, a, room, own);
+        else if (WAY != AT_ONCE && threadIdx.x < 64) add_dq<D, WAY, MORE>(sm, a, room, own);
     } else {
         registers_more<240>();
         const cta_work own = sm.own;
-        consume<D, WAY>(sm, a, room, own);
+        consume<D, WAY, MORE>(sm, a, room, own);
     }
 #endif
 }
@@ -417,11 +435,12 @@ template <int D> pb_status maps_of(maps &m, const pb_attention_bwd_args &a)
 {
     PB_TRY(tensor_map(&m.q, a.q, a.ldq, a.B, a.S, a.H, D, QUERIES<D>));
     PB_TRY(tensor_map(&m.dO, a.dO, a.lddo, a.B, a.S, a.H, D, QUERIES<D>));
-    PB_TRY(tensor_map(&m.k, a.k, a.ldk, a.B, a.S, a.K, D, KEYS));
-    return tensor_map(&m.v, a.v, a.ldv, a.B, a.S, a.K, D, KEYS);
+    PB_TRY(tensor_map(&m.k, a.k, a.ldk, a.B, a.keys, a.K, D, KEYS));
+    return tensor_map(&m.v, a.v, a.ldv, a.B, a.keys, a.K, D, KEYS);
 }
 
-template <int D, dq_way WAY> pb_status bwd_launch(pb_ctx *ctx, const pb_attention_bwd_args &a, const pb_cut &cut)
+template <int D, dq_way WAY, bool MORE>
+pb_status bwd_launch(pb_ctx *ctx, const pb_attention_bwd_args &a, const pb_cut &cut)
 {
     constexpr size_t bytes = sizeof(shared<D>) + 1024; /* 1024: dynamic shared memory may start unaligned */
     const int heads = a.B * a.K;
@@ -433,8 +452,9 @@ template <int D, dq_way WAY> pb_status bwd_launch(pb_ctx *ctx, const pb_attentio
         stats_kernel<D><<<room.count * STATS_BLOCKS, 256, 0, pb_cuda_stream(ctx)>>>(a, room, WAY == ANY_ORDER);
         PB_TRY(pb_cuda_launched(ctx, "attention_bwd wgmma, delta"));
     }
-    PB_TRY(pb_cuda_allow_shared(bwd_kernel<D, WAY>, bytes));
-    bwd_kernel<D, WAY><<<heads * pb_cut_before(&cut, cut.keys), THREADS, bytes, pb_cuda_stream(ctx)>>>(m, a, room);
+    PB_TRY(pb_cuda_allow_shared(bwd_kernel<D, WAY, MORE>, bytes));
+    bwd_kernel<D, WAY, MORE>
+        <<<heads * pb_cut_before(&cut, cut.keys), THREADS, bytes, pb_cuda_stream(ctx)>>>(m, a, room);
     PB_TRY(pb_cuda_launched(ctx, "attention_bwd wgmma"));
     const int dq_blocks = WAY == AT_ONCE ? 0 : room.count * 2;
     const int dkv_blocks = room.whole ? 0 : heads * cut.keys * (2 * KEYS * D / PANEL) * 4;
@@ -445,27 +465,28 @@ template <int D, dq_way WAY> pb_status bwd_launch(pb_ctx *ctx, const pb_attentio
 
 template <int D, dq_way WAY> pb_status bwd(pb_ctx *ctx, const pb_attention_bwd_args &a)
 {
-    const int sms = pb_cuda_free_sms(ctx), heads = a.B * a.K, group = a.H / a.K;
-    if (a.S > KEYS)
-        return bwd_launch<D, WAY>(ctx, a, pb_cut_of(heads, a.S, group, QUERIES<D>, a.causal, WAY == IN_ORDER, sms));
-    return bwd_launch<D, AT_ONCE>(ctx, a, pb_cut_of(heads, a.S, group, QUERIES<D>, a.causal, false, sms));
+    const bool more = a.keys > a.S || a.wide, at_once = !more && a.S <= KEYS;
+    const pb_cut_shape s = cut_shape<D>(a, WAY == IN_ORDER && !at_once);
+    const pb_cut cut = pb_cut_of(&s, pb_cuda_free_sms(ctx));
+    if (at_once) return bwd_launch<D, AT_ONCE, false>(ctx, a, cut);
+    return more ? bwd_launch<D, WAY, true>(ctx, a, cut) : bwd_launch<D, WAY, false>(ctx, a, cut);
 }
 } // namespace
 
 pb_status pb_attention_bwd_wgmma(pb_ctx *ctx, const void *args)
 {
-    const pb_attention_bwd_args &a = *(const pb_attention_bwd_args *)args;
+    const pb_attention_bwd_args a = with_keys(*(const pb_attention_bwd_args *)args);
     return a.D == 64 ? bwd<64, ANY_ORDER>(ctx, a) : bwd<128, ANY_ORDER>(ctx, a);
 }
 
 pb_status pb_attention_bwd_wgmma_ordered(pb_ctx *ctx, const void *args)
 {
-    const pb_attention_bwd_args &a = *(const pb_attention_bwd_args *)args;
+    const pb_attention_bwd_args a = with_keys(*(const pb_attention_bwd_args *)args);
     return a.D == 64 ? bwd<64, IN_ORDER>(ctx, a) : bwd<128, IN_ORDER>(ctx, a);
 }
 
 size_t pb_attention_bwd_wgmma_workspace(const void *args)
 {
     const pb_attention_bwd_args &a = *(const pb_attention_bwd_args *)args;
-    return a.D == 64 ? room_bytes<64>(a.B, a.S, a.H, a.K) : room_bytes<128>(a.B, a.S, a.H, a.K);
+    return a.D == 64 ? room_bytes<64>(a) : room_bytes<128>(a);
 }

@@ -17,6 +17,11 @@ struct row_shape {
 
 /* The kernels get arguments with keys > 0 (with_keys). */
 template <class A> __device__ static inline row_shape shape_of(const A &a) { return {a.S, a.keys, a.causal}; }
+/* The same; with MORE = false the compiler knows that N = S. */
+template <bool MORE, class A> __device__ static inline row_shape shape_in(const A &a)
+{
+    return {a.S, MORE ? a.keys : a.S, a.causal};
+}
 template <class A> static inline A with_keys(A a)
 {
     if (!a.keys) a.keys = a.S;
@@ -34,11 +39,13 @@ __device__ static inline keys keys_of(const int32_t *start, int i, const row_sha
 }
 
 /* Keys of M queries from i0 on: [lo, hi) are attended to by at least one of them, [solid_lo, solid_hi) by all. hi <=
- * lo: no query has a visible key. All 32 lanes must call keys_of_tile and receive the same result. */
+ * lo: no query has a visible key. All 32 lanes must call keys_of_tile and receive the same result. SOLID = false:
+ * solid_lo and solid_hi are left out, for warps that have few registers. */
 struct key_range {
     int lo, hi, solid_lo, solid_hi;
 };
-template <int M> __device__ static inline key_range keys_of_tile(const int32_t *start, int i0, const row_shape &s)
+template <int M, bool SOLID = true>
+__device__ static inline key_range keys_of_tile(const int32_t *start, int i0, const row_shape &s)
 {
     const int place = s.N - s.S + i0; /* the key of query i0 */
     if (!start) return {0, s.causal ? min(place + M, s.N) : s.N, 0, s.causal ? place + 1 : s.N};
@@ -47,12 +54,13 @@ template <int M> __device__ static inline key_range keys_of_tile(const int32_t *
     for (int i = i0 + threadIdx.x % 32; i < i0 + M; i += 32) {
         const keys k = keys_of(start, i, s);
         if (k.from < k.to) r.lo = min(r.lo, k.from), r.hi = max(r.hi, k.to);
-        if (i < s.S) r.solid_lo = max(r.solid_lo, k.from), r.solid_hi = min(r.solid_hi, k.to);
+        if (SOLID && i < s.S) r.solid_lo = max(r.solid_lo, k.from), r.solid_hi = min(r.solid_hi, k.to);
     }
 #pragma unroll
     for (int d = 16; d > 0; d >>= 1) {
         r.lo = min(r.lo, __shfl_xor_sync(0xffffffffu, r.lo, d));
         r.hi = max(r.hi, __shfl_xor_sync(0xffffffffu, r.hi, d));
+        if (!SOLID) continue;
         r.solid_lo = max(r.solid_lo, __shfl_xor_sync(0xffffffffu, r.solid_lo, d));
         r.solid_hi = min(r.solid_hi, __shfl_xor_sync(0xffffffffu, r.solid_hi, d));
     }

@@ -37,17 +37,23 @@ template <int D> struct scratch {
     bool inner; /* bwd_kernel computes query_stats itself, and stats_kernel does not run */
 };
 
-template <int D> size_t room_bytes(int B, int S, int H, int K)
+template <int D> pb_cut_shape cut_shape(const pb_attention_bwd_args &a, bool by_heads)
 {
-    const size_t count = (size_t)((S + QUERIES<D> - 1) / QUERIES<D>)*B * H;
+    return {a.B * a.K, a.S, pb_attention_bwd_keys(&a), a.H / a.K, QUERIES<D>, a.causal, by_heads};
+}
+template <int D> size_t room_bytes(const pb_attention_bwd_args &a)
+{
+    const pb_cut_shape s = cut_shape<D>(a, false);
+    const size_t count = (size_t)pb_cut_up(a.S, QUERIES<D>) * a.B * a.H;
     return count * (DQ_TILE * sizeof(float) + sizeof(query_stats<D>) + sizeof(int)) + sizeof(int) +
-           (size_t)pb_cut_room(B * K, S, H / K, QUERIES<D>) * 2 * KEYS * D * sizeof(float);
+           (size_t)pb_cut_room(&s) * 2 * KEYS * D * sizeof(float);
 }
 template <int D> scratch<D> lay_out(void *base, const pb_attention_bwd_args &a, const pb_cut &cut)
 {
     const int tiles = (a.S + QUERIES<D> - 1) / QUERIES<D>, count = tiles * a.B * a.H;
     float *dq = (float *)base, *dkv = dq + (size_t)count * DQ_TILE;
-    const size_t sums = (size_t)pb_cut_room(a.B * a.K, a.S, a.H / a.K, QUERIES<D>) * 2 * KEYS * D;
+    const pb_cut_shape s = cut_shape<D>(a, false);
+    const size_t sums = (size_t)pb_cut_room(&s) * 2 * KEYS * D;
     query_stats<D> *stats = (query_stats<D> *)(dkv + sums);
     return {cut, dq, dkv, stats, (int *)(stats + count), tiles, count, pb_cut_is_whole(&cut), false};
 }
@@ -127,13 +133,24 @@ __device__ inline void round_panel(const float (&sum)[16], const target &out, in
     if (row + 8 < out.rows) pb_store_vec<bf16, 8>(to + 8 * out.ld, high);
 }
 
+/* Stores the same elements as f32. */
+__device__ inline void store_panel(const float (&sum)[16], float *to, size_t ld, int rows, float scale, int warp, int u)
+{
+    const int row = warp * 16 + u / 8;
+    to += row * ld + u % 8 * 8;
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        if (row < rows) to[e] = scale * sum[e];
+        if (row + 8 < rows) to[8 * ld + e] = scale * sum[8 + e];
+    }
+}
+
 /* A CTA rounds one panel of dq, which is half of a tile, to bf16. */
 template <int D> __device__ inline void dq_panel(const pb_attention_bwd_args &a, const scratch<D> &room, int id)
 {
     const int tile = id / 2, half = id % 2, bh = tile / room.tiles, b = bh / a.H, h = bh % a.H;
     const int i0 = tile % room.tiles * QUERIES<D>, row = i0 + (D == 64 ? half * 64 : 0);
-    const key_range r =
-        keys_of_tile<QUERIES<D>>(a.start ? a.start + (size_t)b * a.S : NULL, i0, row_shape{a.S, a.S, a.causal});
+    const key_range r = keys_of_tile<QUERIES<D>>(a.start ? a.start + (size_t)b * a.S : NULL, i0, shape_of(a));
     bf16 *to = (bf16 *)a.dq + ((size_t)b * a.S + row) * a.lddq + h * D + (D == 64 ? 0 : half * 64);
     float sum[16] = {};
     if (r.lo < r.hi) /* else no CTA has added to the sums of this tile, and they may be uninitialised */
@@ -141,7 +158,7 @@ template <int D> __device__ inline void dq_panel(const pb_attention_bwd_args &a,
     round_panel(sum, {to, a.lddq, a.S - row, a.scale}, threadIdx.x / 64, threadIdx.x % 64);
 }
 
-/* A CTA adds the parts of 16 rows of one panel of dk or dv, and rounds the sums to bf16. Each quarter of the CTA adds
+/* A CTA adds the parts of 16 rows of one panel of dk or dv, and stores the sums, rounded to bf16 unless a.wide. Each quarter of the CTA adds
  * every fourth part; then the quarters are added in fixed order, so the result is deterministic. */
 template <int D> __device__ inline void dkv_panel(const pb_attention_bwd_args &a, const scratch<D> &room, int id)
 {
@@ -151,7 +168,7 @@ template <int D> __device__ inline void dkv_panel(const pb_attention_bwd_args &a
     const int j = id / 4 / PANELS / heads, parts = pb_cut_parts(&room.cut, j), quarter = threadIdx.x / 64;
     const int row = j * KEYS + panel / ACROSS % 2 * 64, u = threadIdx.x % 64;
     const bool of_v = panel >= PANELS / 2;
-    const size_t first = (size_t)pb_cut_before(&room.cut, j) * heads + bk, token = (size_t)(bk / a.K) * a.S + row;
+    const size_t first = (size_t)pb_cut_before(&room.cut, j) * heads + bk, token = (size_t)(bk / a.K) * a.keys + row;
     const int col = bk % a.K * D + panel % ACROSS * 64;
     float sum[16] = {};
     if (parts == 1) return; /* bwd_kernel has stored dk and dv already */
@@ -163,11 +180,14 @@ template <int D> __device__ inline void dkv_panel(const pb_attention_bwd_args &a
     if (quarter > 0) return;
 #pragma unroll
     for (int e = 0; e < 16; e++) sum[e] = (sum[e] + quarters[0][e][u]) + (quarters[1][e][u] + quarters[2][e][u]);
-    if (of_v) round_panel(sum, {(bf16 *)a.dv + token * a.lddv + col, a.lddv, a.S - row, 1}, warp, u);
-    else round_panel(sum, {(bf16 *)a.dk + token * a.lddk + col, a.lddk, a.S - row, a.scale}, warp, u);
+    const size_t ld = of_v ? a.lddv : a.lddk;
+    const float scale = of_v ? 1 : a.scale;
+    void *to = of_v ? a.dv : a.dk;
+    if (a.wide) store_panel(sum, (float *)to + token * ld + col, ld, a.keys - row, scale, warp, u);
+    else round_panel(sum, {(bf16 *)to + token * ld + col, ld, a.keys - row, scale}, warp, u);
 }
 
-/* The first dq_blocks CTAs round dq, the others dk and dv. */
+/* The first dq_blocks CTAs round dq, the others add dk and dv. */
 template <int D>
 __global__ __launch_bounds__(256) void round_kernel(const pb_attention_bwd_args a, const scratch<D> room, int dq_blocks)
 {
