@@ -114,9 +114,14 @@ static pb_status check(const pb_case *c)
     return pb_rank_steps_check(c);
 }
 
-static const char *const grid[] = {"layers=2 optimizer=adamw", "layers=2 optimizer=adamw moments=bf16,8bit",
-                                   "layers=2 optimizer=normuon iteration=polar_express guard=off,on mode=eager,graph",
-                                   "layers=2 optimizer=normuon iteration=quintic,gram guard=off", NULL};
+#define CPU_LINES                                                                                                      \
+    "layers=2 optimizer=adamw", "layers=2 optimizer=adamw moments=bf16,8bit",                                          \
+        "layers=2 optimizer=normuon iteration=polar_express guard=off,on mode=eager,graph",                            \
+        "layers=2 optimizer=normuon iteration=quintic,gram guard=off"
+static const char *const grid[] = {CPU_LINES, NULL};
+/* scripts/peers/run measures the case matrices on a CPU, too. */
+static const char *const full_grid[] = {
+    CPU_LINES, "matrices layers=2 optimizer=normuon iteration=polar_express guard=off mode=eager,graph", NULL};
 #define DEVICE "dtype=bf16 model=qwen2.5-0.5b "
 static const char *const device_grid[] = {
     DEVICE "optimizer=adamw mode=eager,graph",
@@ -157,6 +162,7 @@ const pb_suite pb_suite_optimizer = {
     .axes = AXES,
     .omitted = OMITTED,
     .grid = grid,
+    .full_grid = full_grid,
     .device_grid = device_grid,
     .device_ranks_grid = device_ranks_grid,
     .check = check,
