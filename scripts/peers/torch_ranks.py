@@ -13,52 +13,19 @@ Every element is compared with the exact result first. All times are those of th
 usage: torch_ranks.py [--device cpu|cuda] [--out FILE.csv] KEY...
        KEY: a case of bench with ranks=N, the same N for all: throughput/step?...&mode=eager... or comm/all_reduce?...
 """
-import datetime
-import os
-import socket
 import statistics
 import sys
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing
 
 import common
 import step
 import torch_step
+from rank_world import number_of_ranks, one, release, rows_of, run_job
 
-CALLS = 20        # calls in a sample of a collective
-PATIENCE = 120.0  # seconds that a rank waits for the others; a step of one rank takes less
+CALLS = 20  # calls in a sample of a collective
 BYTES = {"f32": 4, "bf16": 2}
-
-
-class World:
-    """This rank among the ranks of the job. What the ranks tell each other goes through Gloo, next to the GPUs."""
-
-    def __init__(self, rank, ranks, device):
-        limit = datetime.timedelta(seconds=PATIENCE)
-        self.rank, self.ranks, self.device = rank, ranks, device
-        self.own = device if device == "cpu" else f"cuda:{rank}"
-        if device != "cpu":
-            torch.cuda.set_device(rank)
-        dist.init_process_group("gloo" if device == "cpu" else "nccl", rank=rank, world_size=ranks, timeout=limit,
-                                device_id=None if device == "cpu" else torch.device(self.own))
-        self.control = dist.new_group(backend="gloo", timeout=limit)
-
-    def meet(self):
-        dist.barrier(self.control)
-
-    def most(self, figures):
-        """The largest of every figure over the ranks."""
-        t = torch.tensor(figures, dtype=torch.float64)
-        dist.all_reduce(t, dist.ReduceOp.MAX, self.control)
-        return t.tolist()
-
-    def worst_error(self, error):
-        """The error of the first rank that has one, or None. Every rank calls this after work that may fail on some."""
-        errors = [None] * self.ranks
-        dist.all_gather_object(errors, error and f"{type(error).__name__}: {error}", self.control)
-        return next((f"rank {r}: {e}" for r, e in enumerate(errors) if e), None)
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
@@ -195,13 +162,6 @@ class Steps:
             emit("scaling_efficiency", self.alone[case.one_key] / total)
 
 
-def release(device):
-    import gc
-    gc.collect()
-    if device != "cpu":
-        torch.cuda.empty_cache()
-
-
 # ---- collectives -----------------------------------------------------------------------------------------------------
 
 class Collective:
@@ -297,70 +257,24 @@ class Collectives:
 
 # ---- the ranks -------------------------------------------------------------------------------------------------------
 
-class NoRows:
-    """Rows of the ranks that write none."""
-    note, bad = "", 0
-
-    def emit(self, *_, **__):
-        pass
-
-    outcome = emit
-
-
-def one(world, rows, measure, case):
-    """Measures a case; an error of any rank is its row. A rank that waits for one that failed ends with the job."""
-    failed = None
-    try:
-        measure(case)
-    except Exception as error:  # any error of a library: the other cases can still be measured
-        failed = error
-    release(world.device)
-    if why := world.worst_error(failed):
-        rows.outcome(case.key, NotImplementedError(why) if "NotImplementedError" in why or "ModuleNotFoundError" in why
-                     else RuntimeError(why))
-
-
-def run_rank(rank, o, ranks, ended):
-    """One process; appends its number of cases without a value to `ended`."""
-    if o.threads:
-        torch.set_num_threads(o.threads)
-    world = World(rank, ranks, o.device)
-    backend = "Gloo" if o.device == "cpu" else "NCCL " + ".".join(map(str, torch.cuda.nccl.version()))
-    rows = common.Rows(o.out, f"PyTorch {torch.__version__}, {backend}") if rank == 0 else NoRows()
+def measure_all(world, o):
+    """The work of a rank: measures all cases, and returns the number of those without a value."""
+    rows = rows_of(world, o, f"PyTorch {torch.__version__}, {world.backend}")
     suites = {Case: Steps(world, rows).measure, Collective: Collectives(world, rows).measure}
     for case in common.shuffled(o.seed, cases_of(o.keys), lambda case: case.group()):
         one(world, rows, suites[type(case)], case)
-    ended.put(rows.bad)
-    world.meet()
-    dist.destroy_process_group()
+    return rows.bad
 
 
 def cases_of(keys):
     return [Collective(k) if k.startswith("comm/") else Case(k) for k in keys]
 
 
-def number_of_ranks(keys):
-    numbers = {common.parse_key(k)[2].get("ranks", "1") for k in keys}
-    if len(numbers) > 1 or not all(n.isdigit() and int(n) >= 2 for n in numbers):
-        common.die(f"keys with ranks={', '.join(sorted(numbers))}: all need the same number, 2 or more", 2)
-    return int(numbers.pop())
-
-
 def main():
     o = common.peer_options(__doc__)
-    ranks = number_of_ranks(o.keys)
+    ranks = number_of_ranks(o.keys, 2)
     cases_of(o.keys)
-    if o.device == "cuda" and torch.cuda.device_count() < ranks:
-        common.die(f"{torch.cuda.device_count()} GPUs for {ranks} ranks")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
-    ended = torch.multiprocessing.get_context("spawn").SimpleQueue()
-    try:
-        torch.multiprocessing.spawn(run_rank, (o, ranks, ended), ranks)
-    except (torch.multiprocessing.ProcessRaisedException, torch.multiprocessing.ProcessExitedException) as error:
-        common.die(f"a rank failed: {str(error).strip().splitlines()[-1]}")
-    return common.FAILED if sum(ended.get() for _ in range(ranks)) else 0
+    return run_job(o, ranks, measure_all)
 
 
 if __name__ == "__main__":
