@@ -34,27 +34,15 @@ FLASHMLA = "csrc/sm90/prefill/sparse/instantiations/phase1_k512.cu"
 
 # ---- checking --path ---------------------------------------------------------------------------------------
 
-def holding(path, *parts):
-    """Returns the first folder path/part that contains the given files; ends the program when none does."""
-    for folder, files in parts:
-        if all((Path(path) / folder / f).exists() for f in files):
-            return Path(path) / folder
-    wanted = " or ".join("/".join(p for p in (folder, files[0]) if p) for folder, files in parts)
-    common.die(f"{path}: want {wanted} in it")
-
-
 def check_path(peer, path):
     """Returns what the peer is loaded from; ends the program with one line when it is missing."""
-    if not path:
-        common.die(f"--path {peer}=PATH is missing: {WHERE[peer]}", 2)
-    if not Path(path).exists():
-        common.die(f"{path} is not there: {WHERE[peer]}")
+    path = common.given_path(peer, path, WHERE[peer])
     if peer == "tilelang":
         files = ["tilelang_sparse_mla_fwd.py", "tilelang_sparse_mla_bwd.py"]
-        return holding(path, (MILES, files), ("", files))
+        return common.holding(path, (MILES, files), ("", files))
     if peer == "cudnn":
-        return holding(path, ("", ["cudnn/deepseek_sparse_attention", "nvidia_cutlass_dsl/dsl_packages"]))
-    return Path(path) if str(path).endswith(".so") else holding(path, ("", [FLASHMLA]))
+        return common.holding(path, ("", ["cudnn/deepseek_sparse_attention", "nvidia_cutlass_dsl/dsl_packages"]))
+    return path if str(path).endswith(".so") else common.holding(path, ("", [FLASHMLA]))
 
 
 WHERE = {

@@ -297,6 +297,26 @@ def median_of(samples, i):
     return statistics.median(s[i] for s in samples)
 
 
+# ---- peers that are loaded from --path ---------------------------------------------------------------------------
+
+def given_path(name, path, what):
+    """Returns the path of --path; ends the program with one line that says what is wanted when it is not there."""
+    if not path:
+        die(f"--path {name}=PATH is missing: {what}", 2)
+    if not Path(path).exists():
+        die(f"{path} is not there: {what}")
+    return Path(path)
+
+
+def holding(path, *parts):
+    """Returns the first folder path/part that contains the given files; ends the program when none does."""
+    for folder, files in parts:
+        if all((Path(path) / folder / f).exists() for f in files):
+            return Path(path) / folder
+    wanted = " or ".join("/".join(p for p in (folder, files[0]) if p) for folder, files in parts)
+    die(f"{path}: want {wanted} in it")
+
+
 # ---- interpreters ----------------------------------------------------------------------------------------------
 
 def peer_python(folder, packages):
