@@ -8,7 +8,7 @@ import common
 
 METRIC = "ours_over_peer"
 TIMES = {"throughput": "step_time", "backward": "backward_time", "kernels": "kernel_time", "attention": "kernel_time",
-         "comm": "time"}
+         "comm": "time", "optimizer": "optimizer_time"}
 
 
 def side_of(row):
@@ -39,6 +39,8 @@ def partners(key, peer_keys, plumb, metric):
     if suite == "attention":
         own = common.ATTENTION_PEERS[axes["variant"]][0]
         return [k for k in [common.make_key(suite, case, {**axes, "variant": own})] if k in plumb]
+    if suite == "optimizer" and metric == "peak_memory":
+        return []  # Plumb's is that of a whole trainer with its activations, a peer's that of the matrices alone
     graph = common.make_key(suite, case, {**axes, "mode": "graph"})
     both = [key] + [graph] * (axes.get("mode") == "eager" and graph not in peer_keys and metric != "kernel_launches")
     return [k for k in dict.fromkeys(both) if k in plumb]
@@ -50,6 +52,9 @@ def label(key):
         several = [f"{a}={axes[a]}" for a in "ranks shard reduce recompute loss-chunk mlp-chunk".split() if a in axes]
         return " ".join([suite, axes["tuning"], axes["model"], f"B{axes['batch']}", f"S{axes['seq']}", axes["mode"],
                          *several])
+    if suite == "optimizer":
+        several = [f"{a}={axes[a]}" for a in ("ranks", "shard") if a in axes]
+        return " ".join(["normuon", axes["iteration"], axes["model"], axes["dtype"], axes["mode"], *several])
     if suite == "comm":
         return f"{case} {axes['dtype']} {axes['bytes']} B, {axes['ranks']} ranks"
     if suite == "attention":

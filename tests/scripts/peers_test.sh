@@ -26,6 +26,8 @@ if keys[0].startswith("attention/"):
 for key, scale in zip(keys, (1, 0.5)):
     rows.emit(key, os.environ.get("TIME", "step_time"), scale * figures[done % len(figures)], 5)
     rows.emit(key, "tokens_per_second", 64 / figures[done % len(figures)])
+    if os.environ.get("TIME") == "optimizer_time":
+        rows.emit(key, "peak_memory", 1e6)
 if side == "plumb":
     rows.emit("ceiling/copy", "copy_rate", 1e10)
 if os.environ.get("UNWELL") == side:
@@ -52,6 +54,7 @@ case $1 in
 *hf_step.py) side=hf figures='0.1 0.2 0.4' ;;
 *gqa_peers.py) side=flex figures='0.03 0.08 0.08' && echo "$@" >"${0%/*}/gqa_arguments" ;;
 *liger_step.py) side=liger figures='0.05 0.1 0.2' ;;
+*optimizer_peers.py) side=$(sed 's/.*--peer \([a-z_]*\) .*/\1/' <<<"$*") figures='0.03 0.08 0.08' && echo "$@" >>"${0%/*}/optimizer_arguments" ;;
 *compile_step.py) side=compile figures='0.02 0.1 0.1' ;;
 esac
 [ -z "$PEER_ENDS" ] || exit "$PEER_ENDS"
@@ -66,8 +69,8 @@ run() { "$peers/run" --what qlora --cases tiny:1x64 "$@"; }
 # ---- arguments ------------------------------------------------------------------------------------------
 table "$peers/run" <<'TABLE'
 --help                            |   0 | --what
---what qloar                      |   2 | 'qloar' is not one of full, qlora, backward, kernels, attention, ranks, comm
---peers jax                       |   2 | 'jax' is not one of torch, hf, liger, compile, tilelang, cudnn, flashmla, sdpa_cudnn, sdpa_flash, flex, dmattn
+--what qloar                      |   2 | 'qloar' is not one of full, qlora, backward, kernels, attention, optimizer, ranks, comm
+--peers jax                       |   2 | 'jax' is not one of torch, hf, liger, compile, dion, dion_triton, tilelang, cudnn, flashmla, sdpa_cudnn, sdpa_flash, flex, dmattn
 --what full --peers hf            |   2 | none of them measures full
 --what backward --peers liger     |   2 | none of them measures backward
 --what full --recompute norms     |   2 | invalid choice: 'norms'
@@ -81,6 +84,9 @@ table "$peers/run" <<'TABLE'
 --ranks 1                         |   2 | --what ranks and comm need --ranks N, with N at least 2
 --what comm                       |   2 | --what ranks and comm need --ranks N, with N at least 2
 --what full --ranks 2             |   2 | --ranks: full has one rank
+--what optimizer --ranks 1        |   2 | --ranks N: N must be at least 2; without --ranks, --what optimizer has one rank
+--what optimizer --recompute layer |   2 | --recompute: not with --what optimizer
+--what optimizer --path muon=x    |   2 | 'muon=x' is not NAME=PATH, with NAME one of tilelang, cudnn, flashmla, dion
 --ranks 2 --plumb a.csv          |   2 | --plumb needs --what ranks --processes 1
 --processes 0                      |   2 | --processes must be at least 1
 --device tpu                      |   2 | invalid choice
@@ -148,6 +154,7 @@ grep -qE '^torch: .* eager ranks=2 +/ plumb graph +0\.03 +0\.005 ' log || fail '
 KEY="throughput/step?batch=1&$axes"
 
 # ---- grouped-query attention: a peer without --path; its ratio is to the variant that computes the same --------------
+mkdir torch_stub
 : >"$LOG"
 export TIME=kernel_time
 KEY='attention/fwd?dtype=bf16&heads=32&list=union&masked=0&qk=64&seq=8192&topk=1024&variant=dynmask'
@@ -155,8 +162,47 @@ expect 0 'rows: h.csv' "$peers/run" --what attention --peers flex --processes 1 
 grep -qE '^flex: fwd union S8192 H32 D64 W1024 +/ plumb dynmask +0\.03 +0\.01 ' log || fail 'no ratio of flex'
 grep -q "variant=flex,ours_over_peer,.*,0.333333333,.*Plumb's dynmask: 0.01 s over 0.03 s" h.csv || fail 'ours_over_peer of flex'
 grep -q -- "--peer flex --out .* ${KEY//\?/.}" gqa_arguments || fail "not the arguments of flex: $(cat gqa_arguments)"
-KEY="throughput/step?batch=1&$axes"
+
+# ---- NorMuon: both peers are loaded from one path; a peer with a graph is compared with our graph -----------------------
+one_line() { # one_line EXIT TEXT COMMAND...: as expect, with one line of output
+    expect "$@"
+    [[ $(wc -l <log) -eq 1 ]] || fail "more than a line: $2"
+}
+optimizer() { "$peers/run" --what optimizer "$@"; }
+normuon='batch=1&clip=multi&dtype=bf16&guard=off&iteration=polar_express&layers=0&mode=eager&model=tiny&optimizer=normuon'
+normuon+='&rank=16&ranks=2&seq=64&targets=q+v&tuning=full'
+: >"$LOG"
+export TIME=optimizer_time KEY="optimizer/matrices?$normuon"
+mkdir -p muon/dion && touch muon/dion/normuon.py
+expect 0 'rows: i.csv' optimizer --ranks 2 --path dion=muon --cases tiny:1x64 --processes 1 --out i.csv
+for peer in dion dion_triton; do
+    grep -qE "^$peer: normuon polar_express tiny bf16 eager ranks=2 +/ plumb eager +0\.03 +0\.01 +3\.000" log || fail "no ratio of $peer"
+    grep -qE "^$peer: .* +/ plumb graph +0\.03 +0\.005 +6\.000" log || fail "no ratio of $peer to the graph"
+    grep -q -- "-$peer,.*,ours_over_peer,1,lower,0.166666667,.*Plumb's graph: 0.005 s over 0.03 s" i.csv || fail "ours_over_peer of $peer"
+    grep -q -- "--peer $peer --path muon --out .* ${KEY//\?/.}" optimizer_arguments || fail "not the arguments of $peer"
+done
+grep -q '^peak_memory' log && fail 'the memory of a whole trainer is compared with that of the matrices alone'
+one_line 2 '--path dion=PATH is missing: a checkout of microsoft/dion' optimizer --out j.csv
+one_line 2 '--path dion=PATH is missing: a checkout of microsoft/dion' optimizer --peers dion_triton --path cudnn=muon
+one_line 125 'nowhere is not there: a checkout of microsoft/dion' optimizer --path dion=nowhere
+one_line 125 'torch_stub: want dion/normuon.py in it' optimizer --path dion=torch_stub
+optimizer_peers() { "$peers/optimizer_peers.py" --peer dion "$@"; }
+one_line 2 '--path dion=PATH is missing' optimizer_peers "$KEY"
+for other in "${KEY/guard=off/guard=on}" "${KEY/polar_express/gram}" "${KEY/seq=/"shard=optimizer&seq="}" "${KEY/eager/graph}" \
+    "${KEY/matrices/step}" "${KEY/tuning=full/tuning=lora}"; do
+    one_line 2 "$other: want optimizer/matrices?" optimizer_peers --path muon "$other"
+done
+# The factors of the formula are those of Plumb's kernels, and the shapes those of the model.
+PYTHONPATH=$peers python3 -c 'import optimizer_peers as op, sys
+for name, (table, safety) in op.ITERATIONS.items():
+    f = op.factors(table)
+    print(name, safety, len(f), f[0][0], f[4][2])
+c = op.Case(sys.argv[1], "cpu")
+print(len(c.shapes), *c.shapes[3:7])' "$KEY" >shapes
+printf '%s\n' 'quintic 1.0 5 4.0848 1.2012' 'polar_express 1.02 5 8.156554524902461 0.42323551169305323' \
+    "14 ('o', 64, 192) ('gate', 176, 64) ('up', 176, 64) ('down', 64, 176)" | diff - shapes >"$dir/log" || fail 'other factors or shapes'
 unset TIME
+KEY="throughput/step?batch=1&$axes"
 # ---- layers that are computed again: the case in the table, and what the peers' scripts accept ----------------------
 KEY="throughput/step?batch=1&${axes/seq=/"recompute=layer&seq="}"
 : >"$LOG"
@@ -164,7 +210,7 @@ expect 0 'rows: recompute.csv' run --processes 1 --peers liger --recompute layer
 grep -qE '^liger: .* eager recompute=layer +/ plumb graph +0\.05 +0\.005 ' log ||
     fail 'no ratio of a case with recompute=layer'
 KEY="throughput/step?batch=1&$axes"
-mkdir torch_stub && echo 'float32 = bfloat16 = None' >torch_stub/torch.py # all that the module needs to read a key
+echo 'float32 = bfloat16 = None' >torch_stub/torch.py # all that the module needs to read a key
 case_of() { PYTHONPATH=$peers:torch_stub python3 -c 'import step, sys
 cases = [step.Case(key) for key in sys.argv[1:]]
 print(*[c.recompute for c in cases], len({c.group() for c in cases}))' "$@"; }
@@ -201,6 +247,19 @@ expect 0 'comm torch: comm/all_gather?bytes=1073741824&dtype=bf16&ranks=2' "$pee
 [[ $(grep -c '^ranks .*shard=parameters' log) -eq 6 && $(grep -c '^ranks .*1.5b.*tuning=lora' log) -eq 4 ]] ||
     fail 'not 6 steps of FSDP2, or not 4 of LoRA'
 grep -q '^ranks .*mode=graph\|^comm .*control=' log && fail 'a case that the peer has not'
+count() { # count N PEER WORD: the dry run in log has N cases of the peer with the word
+    [[ $(grep -c "^optimizer $2: .*$3" log) -eq $1 ]] || fail "not $1 cases of $2 with $3"
+}
+expect 0 'dion: optimizer/matrices?batch=1&clip=multi&dtype=bf16&guard=off&iteration=polar_express&layers=0&mode=eager' \
+    optimizer --device cuda --dry-run
+count 1 dion '&mode=eager&model=qwen2.5-0.5b&optimizer=normuon&rank=16&seq=64&targets=q+v&tuning=full$'
+count 1 dion '&mode=graph&' && count 1 dion_triton '&mode=eager&' && count 1 dion_triton '&mode=graph&'
+count 2 'dion[_triton]*' 'mode=eager' && [[ $(wc -l <log) -eq 4 ]] || fail 'not 4 cases of one rank'
+expect 0 '&mode=graph&model=qwen3-0.6b&' optimizer --device cuda --ranks 2 --cases tiny:1x64,qwen3-0.6b:1x64 --peers dion --dry-run
+[[ $(wc -l <log) -eq 4 && $(grep -c 'ranks=2&seq=64&targets' log) -eq 4 ]] || fail 'not 4 cases of two ranks, nothing sharded'
+expect 0 'iteration=quintic' optimizer --peers dion --filter '*iteration=quintic*' --dry-run
+[[ $(wc -l <log) -eq 1 ]] || fail 'not the one case of --filter on a CPU, which has no graph'
+expect 2 'no case of optimizer for dion' optimizer --peers dion --cases tiny:1x64:lora --dry-run
 # A row's unit is looked up in metrics.def: a metric that is not there would fail the case.
 grep -ohE 'emit\([a-z_]+, "[a-z_0-9]+"' "$peers"/*.py | sed 's/.*"\(.*\)"/\1/' | sort -u >emitted
 [[ $(wc -l <emitted) -gt 10 ]] || fail 'the metrics that peers emit were not found'
@@ -217,10 +276,6 @@ sed -n 's|&\*shape=|\&shape=|p' asked | sort | diff judged - >"$dir/log" || fail
 mkdir -p miles wheels/cudnn/deepseek_sparse_attention mla/csrc/sm90/prefill/sparse/instantiations
 touch miles/tilelang_sparse_mla_fwd.py
 kernel=mla/csrc/sm90/prefill/sparse/instantiations/phase1_k512.cu && echo 'nothing;' >$kernel
-one_line() { # one_line EXIT TEXT COMMAND...: as expect, with one line of output
-    expect "$@"
-    [[ $(wc -l <log) -eq 1 ]] || fail "more than a line: $2"
-}
 attention() { "$peers/run" --what attention --device cuda "$@"; }
 for peer in tilelang cudnn flashmla; do
     one_line 2 "--path $peer=PATH is missing" attention --peers $peer
