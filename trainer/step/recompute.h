@@ -4,7 +4,7 @@
  * phase with the same arguments, into the buffers that all layers share:
  *
  *     recompute    kept per layer                            computed again
- *     none         all                                       -
+ *     none         all; n2 if it is read                     -
  *     norms        all but n1 and n2                         n1 = norm(h), n2 = norm(hm), where they are read
  *     attention    h, hm, n2, gu                             n1 = norm(h), then the block up to its output projection
  *     mlp          h, n1, the block's activations, hm        n2 = norm(hm), gu
