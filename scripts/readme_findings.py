@@ -7,7 +7,7 @@ from readme_dynmask import dense_over, required
 from readme_gate import gate_finding
 from readme_results import KERNEL_PEERS, STEP, Results, axes_of, needs, over, several, span
 
-SUITES = ("backward", "throughput", "kernels", "attention", "v4_step", "profile_cost")
+SUITES = ("backward", "throughput", "kernels", "attention", "v4_step", "optimizer", "profile_cost")
 
 
 def ratios(r, name, metric, above, below):

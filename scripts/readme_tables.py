@@ -247,8 +247,10 @@ def ranks(s, r):
         judged = [f"{q.text()}: {q.verdict()}" if q else ""
                   for q in (bounds.get((key, metric)) for metric in ("efficiency", "time over time"))]
         ratio = of("sharded_over_replicated")
-        alone = of("scaling_efficiency") * of("step_time")
-        rows.append([f"{axes['model']} {axes['tuning']}, {axes['batch']} x {axes['seq']}", axes.get("reduce", "f32"),
+        shares = int(axes.get("cp", 1))
+        alone = of("scaling_efficiency") * of("step_time") * shares
+        batch = f"{axes['batch']} x {axes['seq']}" + (", shared by both" if shares > 1 else "")
+        rows.append([f"{axes['model']} {axes['tuning']}, {batch}", axes.get("reduce", "f32"),
                      axes.get("shard", "none"), si(alone, "s"), si(of("step_time"), "s"), si(of(EXPOSED), "s"),
                      f"{of('scaling_efficiency'):.3f}", judged[0], plain(ratio, "{:.3f}"), judged[1],
                      si(of("peak_memory"), "B"),

@@ -153,6 +153,7 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     c->reduce = (pb_reduce)INDEX_OF(reduces, o->reduce);
     c->shard = (pb_shard)INDEX_OF(shards, o->shard);
     c->recompute = (pb_recompute)INDEX_OF(recomputes, o->recompute);
+    c->keep_unread = o->capture_tensors != NULL;
     c->micro_batches = j->micro_batches;
     c->ordered = o->deterministic && c->reduce == PB_REDUCE_F32 && j->micro_batches * j->ranks > 1;
     c->loss_scale = (float)o->loss_scale;

@@ -88,8 +88,8 @@ static pb_status compute(parity *p, void *tested, void *oracle)
 
 static pb_status compare(const pb_case *c, parity *p)
 {
-    PB_TRY(pb_train_case_open(p->ctx, c, &p->tested));
-    PB_TRY(pb_train_case_open(p->cpu, c, &p->oracle));
+    PB_TRY(pb_train_case_open_all(p->ctx, c, &p->tested));
+    PB_TRY(pb_train_case_open_all(p->cpu, c, &p->oracle));
     PB_TRY(pb_trainer_tensors(p->tested, find_logits, &p->logits[0]));
     PB_TRY(pb_trainer_tensors(p->oracle, find_logits, &p->logits[1]));
     const size_t bytes = p->logits[0].rows * p->logits[0].cols * pb_dtype_size(p->logits[0].dtype);

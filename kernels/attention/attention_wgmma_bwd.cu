@@ -6,7 +6,7 @@
  * dv stay in registers the whole time, so they need no atomics.
  *
  * Up to three kernels: stats_kernel (delta and lse per tile), bwd_kernel (this file), round_kernel (adds partial sums
- * and rounds to bf16). The first and the last are in wgmma_bwd_ends.cuh.
+ * and rounds to bf16, or stores dk and dv in f32). The first and the last are in wgmma_bwd_ends.cuh.
  *
  * Roles of bwd_kernel:
  *
@@ -48,8 +48,9 @@
  * dq is summed over blocks of keys in one of three ways (dq_way):
  *   ANY_ORDER  (`wgmma`)          CTAs add in any order; dq may differ in the last bits between runs
  *   IN_ORDER   (`wgmma_ordered`)  CTAs add to a tile in the order of their keys: deterministic, but CTAs wait
- *   AT_ONCE    (S = N <= 128)     only one block of keys exists: its CTA rounds dq directly; with at most INNER_STEPS
- *                                 tiles per CTA, the consumers also compute the stats and no stats_kernel runs
+ *   AT_ONCE    (S = N <= 128)     only one block of keys exists, and dk and dv are bf16: its CTA rounds dq directly;
+ *                                 with at most INNER_STEPS tiles per CTA, the consumers also compute the stats and no
+ *                                 stats_kernel runs
  *
  * The f32 sums of dq, dk and dv lie in accumulator order (store_sums). */
 #include "kernels/attention/attention_impls.cuh"
@@ -122,8 +123,8 @@ struct cursor {
 };
 __device__ inline cursor before_first(const cta_work &own) { return {own.h, own.m - 1, own.steps, {0, 0, 0, 0}}; }
 /* Moves to the next tile that attends to a key of this CTA (AT_ONCE: to the next tile in any case). Returns false after
- * the last. All 32 lanes must call it. SOLID: as in keys_of_tile; false with MORE, where the warps of 24 registers would
- * spill more. */
+ * the last. All 32 lanes must call it. SOLID: as in keys_of_tile; false for the producer and the dq writer with MORE: they
+ * have 24 registers and do not read solid_lo and solid_hi. */
 template <int D, dq_way WAY, bool MORE, bool SOLID>
 __device__ inline bool advance(cursor &c, const cta_work &own, const pb_attention_bwd_args &a, const scratch<D> &room)
 {

@@ -10,7 +10,7 @@ static void check_cut(const pb_cut_shape *s, int sms)
     const int used = sms < PB_CUT_SMS ? sms : PB_CUT_SMS, whole = s->heads * pb_cut_up(s->N, PB_CUT_KEYS);
     const int all = s->heads * pb_cut_before(&c, c.keys), group = s->group, before = s->N - s->S;
     for (int j = 0; j < c.keys; j++) {
-        /* The first key that only some queries attend to is that of the first query; block `later` begins after it. */
+        /* All queries attend to key N - S. The blocks after the first one that begins at or after it have fewer tiles. */
         const int later = j - pb_cut_up(before, PB_CUT_KEYS);
         const int first = s->causal && later > 0 ? later * PB_CUT_KEYS / s->queries : 0, seen = c.tiles - first;
         const int parts = pb_cut_parts(&c, j), length = pb_cut_length(&c, j),

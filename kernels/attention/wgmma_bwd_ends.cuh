@@ -1,6 +1,6 @@
 /* wgmma_bwd_ends.cuh - the kernels before and after bwd_kernel of attention_wgmma_bwd.cu, and the layout of the
- * workspace. stats_kernel computes lse and delta per tile of queries; round_kernel adds f32 sums and rounds them to dq,
- * dk and dv. */
+ * workspace. stats_kernel computes lse and delta per tile of queries; round_kernel adds f32 sums and stores dq, dk and dv,
+ * rounded to bf16 unless dk and dv are to be f32. */
 #ifndef PB_ATTENTION_WGMMA_BWD_ENDS_CUH
 #define PB_ATTENTION_WGMMA_BWD_ENDS_CUH
 #define PB_CUT_FN __host__ __device__ static inline
@@ -158,8 +158,9 @@ template <int D> __device__ inline void dq_panel(const pb_attention_bwd_args &a,
     round_panel(sum, {to, a.lddq, a.S - row, a.scale}, threadIdx.x / 64, threadIdx.x % 64);
 }
 
-/* A CTA adds the parts of 16 rows of one panel of dk or dv, and stores the sums, rounded to bf16 unless a.wide. Each quarter of the CTA adds
- * every fourth part; then the quarters are added in fixed order, so the result is deterministic. */
+/* A CTA adds the parts of 16 rows of one panel of dk or dv, and stores the sums, rounded to bf16 unless a.wide. Each
+ * quarter of the CTA adds every fourth part; then the quarters are added in fixed order, so the result is
+ * deterministic. */
 template <int D> __device__ inline void dkv_panel(const pb_attention_bwd_args &a, const scratch<D> &room, int id)
 {
     constexpr int ACROSS = D / 64, PANELS = 4 * ACROSS; /* 4: dk and dv, each of two warpgroups */

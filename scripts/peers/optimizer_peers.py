@@ -46,10 +46,11 @@ def check_path(path):
 def measures(key, device):
     """Whether dion computes what a case of Plumb's does."""
     suite, name, axes = common.parse_key(key)
-    return ((suite, name) == ("optimizer", "matrices") and set(axes) <= AXES and axes.get("tuning") == "full"
-            and axes.get("optimizer") == "normuon" and axes.get("guard") == "off"
-            and axes.get("iteration") in ITERATIONS and axes.get("mode") in (["eager", "graph"] if device == "cuda"
-                                                                             else ["eager"]))
+    modes = ["eager", "graph"] if device == "cuda" else ["eager"]
+    same = {"tuning": "full", "optimizer": "normuon", "guard": "off"}
+    return ((suite, name) == ("optimizer", "matrices") and set(axes) <= AXES
+            and all(axes.get(axis) == value for axis, value in same.items())
+            and axes.get("iteration") in ITERATIONS and axes.get("mode") in modes)
 
 
 class Case:
@@ -178,9 +179,10 @@ def time_of(matrices, world, rows):
         mark()
     seconds, _ = common.sample(world.device, call, before=world.meet, agree=world.most)
     rows.emit(key, "optimizer_time", common.median_of(seconds, 0), len(seconds))
-    if world.device != "cpu":  # on a CPU it would be that of the process, with PyTorch and its compiler
+    # On a CPU it would be that of the process, with PyTorch and its compiler; of a graph it lacks the graph's own memory.
+    if world.device != "cpu" and matrices.case.mode == "eager":
         peak, = world.most([memory.peak()])
-        rows.emit(key, "peak_memory", peak, note=f"of the matrices and NorMuon alone; {rows.note}")
+        rows.emit(key, "peak_memory", peak, note=f"of the matrices and a step of NorMuon alone; {rows.note}")
 
 
 def commit_of(path):

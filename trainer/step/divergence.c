@@ -235,7 +235,7 @@ static pb_status check(const walk *w)
 {
     for (int i = 0; i < 2; i++) {
         const pb_train_config *c = &w->t[i]->cfg;
-        if (c->loss_chunk || (c->recompute != PB_RECOMPUTE_NONE) || c->model.frozen)
+        if (c->loss_chunk || pb_shares_n1(w->t[i]) || pb_shares_n2(w->t[i]))
             return pb_fail(PB_EINVAL, "the comparison needs all activations and logits of a model that is trained");
     }
     bool same = w->l[0].n == w->l[1].n;

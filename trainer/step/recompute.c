@@ -23,7 +23,7 @@ static pb_status mlp(pb_ctx *ctx, const pb_trainer *t, int layer)
     return pb_mlp_recompute(ctx, t, layer);
 }
 
-/* Computes the output of a norm of a layer again if the backward pass reads it: the product does, or an observer. */
+/* Computes the output of a norm again if an observer, or the backward pass of the product after it, reads it. */
 static pb_status norm1(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_layer_acts *a = &t->layers[layer];

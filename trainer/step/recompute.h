@@ -4,9 +4,9 @@
  * phase with the same arguments, into the buffers that all layers share:
  *
  *     recompute    kept per layer                            computed again
- *     none         all; n2 if it is read                     -
+ *     none         all but n2 where nothing reads it         -
  *     norms        all but n1 and n2                         n1 = norm(h), n2 = norm(hm), where they are read
- *     attention    h, hm, n2, gu                             n1 = norm(h), then the block up to its output projection
+ *     attention    h, hm, gu; n2 where it is read            n1 = norm(h), then the block up to its output projection
  *     mlp          h, n1, the block's activations, hm        n2 = norm(hm), gu
  *     products     h, what attention computes from q, k, v   as layer, without attention itself
  *     layer        h                                         n1 = norm(h), the block, hm = h + proj, n2, gu

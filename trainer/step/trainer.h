@@ -92,8 +92,8 @@ typedef struct pb_train_config {
     pb_attention_variant attention;
     pb_kv_qat_variant kv_qat;
     pb_recompute recompute; /* without effect on a frozen model, which keeps no activations */
-    /* Also keeps the second norm's output of each layer where the backward pass does not read it, so that
-     * pb_trainer_tensors lists it. */
+    /* Also keeps the second norm's output n2 of each layer where the backward pass does not read it, so that
+     * pb_trainer_tensors lists it: T D elements per layer. */
     bool keep_unread;
     /* Tokens whose logits are in memory at a time; 0: all. With it, the loss phase computes the logits and the
      * gradients of the head, chunk by chunk (trainer/step/loss.h). */

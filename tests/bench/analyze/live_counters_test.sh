@@ -98,6 +98,7 @@ ${options[*]} NONE --profile-ranks 0 | 2 | NONE
 ${options[*]} STEP:layer --profile-ranks 0 | 2 | after the colon, give step, phase or op
 ${options[*]} STEP --profile-ranks 0 --profile-on-demand go | 2 | needs a schedule, not --profile-on-demand
 ${options[*]} STEP --profile-ranks 0 --capture-tensors x --capture-gradients | 2 | with --capture-gradients: both change how a step runs
+${options[*]} STEP --profile-ranks 0 --capture-tensors x | 2 | counts events of a GPU
 ${options[*]} STEP --profile-ranks 0 --capture-tensors x --recompute mlp | 2 | with --recompute: both change how a step runs
 run --device cpu --model tiny --steps 1 --quiet --profile-ranks 0 --profile-attach window | 2 | --profile-attach window needs --profile-on-demand
 run --device cpu --model tiny --steps 1 --quiet --profile-ranks 0 --profile-sampling-interval 100 | 2 | --profile-sampling-interval 100 needs --profile-sampling

@@ -38,11 +38,11 @@ static void spoil(pb_trainer *t)
 }
 
 /* Only the oracle's context prefers an implementation, the reference. */
-pb_status __real_pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
-pb_status __wrap_pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
-pb_status __wrap_pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out)
+pb_status __real_pb_train_case_open_all(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
+pb_status __wrap_pb_train_case_open_all(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
+pb_status __wrap_pb_train_case_open_all(pb_ctx *ctx, const pb_case *c, pb_trainer **out)
 {
-    const pb_status s = __real_pb_train_case_open(ctx, c, out);
+    const pb_status s = __real_pb_train_case_open_all(ctx, c, out);
     if (s == PB_OK && !ctx->prefer) spoil(*out);
     return s;
 }

@@ -300,7 +300,7 @@ static void only_norms_that_are_read_are_computed_again(void **state)
         unsigned targets;
         int norms; /* of a layer */
         bool observed;
-        int none_norms; /* with none */
+        int norms_with_none; /* computed again without --recompute */
     } of[] = {{PB_FULL, 0, 2, false},
               {PB_QLORA, 1u << PB_TARGET_Q | 1u << PB_TARGET_V, 1, false},
               {PB_LORA, 1u << PB_TARGET_K | 1u << PB_TARGET_UP, 2, false},
@@ -323,7 +323,7 @@ static void only_norms_that_are_read_are_computed_again(void **state)
             launches[n] = ctx->counts.kernel_launches - before;
             pb_trainer_close(t);
         }
-        assert_int_equal(launches[1] - launches[0], of[i].none_norms * c.model.geometry->L);
+        assert_int_equal(launches[1] - launches[0], of[i].norms_with_none * c.model.geometry->L);
         assert_int_equal(launches[2] - launches[0], of[i].norms * c.model.geometry->L);
     }
 }
