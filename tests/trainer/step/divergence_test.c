@@ -84,7 +84,6 @@ static void a_product_whose_output_is_not_kept_is_named(void **state)
 static void weights_that_differ_are_named(void **state)
 {
     pb_train_config c = config("tiny", PB_LORA);
-    c.keep_unread = true;
     pb_trainer *a = open_fixture(*state, &c), *b = open_fixture(*state, &c);
     float *w = param_named(&b->model, "layers.1.o")->w;
     w[70] = nextafterf(w[70], 1);
@@ -144,6 +143,11 @@ static void what_cannot_be_compared_is_refused(void **state)
     pb_trainer *b = open_fixture(*state, &other);
     CHECK_FAILS(pb_diverge(a, b, see, &s), PB_EINVAL, "needs all activations");
     pb_trainer_close(b);
+    other = config("tiny", PB_LORA);
+    other.model.targets = 1u << PB_TARGET_Q; /* so the backward pass does not read n2, which is not kept */
+    pb_trainer *lora[2] = {open_fixture(*state, &other), open_fixture(*state, &other)};
+    CHECK_FAILS(pb_diverge(lora[0], lora[1], see, &s), PB_EINVAL, "needs all activations");
+    for (int i = 0; i < 2; i++) pb_trainer_close(lora[i]);
     b = open_fixture(*state, (other = config("tiny-qwen3", PB_FULL), &other));
     CHECK_FAILS(pb_diverge(a, b, see, &s), PB_EINVAL, "different tensors");
     assert_int_equal(s.n, 0);
