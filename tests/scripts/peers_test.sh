@@ -38,6 +38,7 @@ cat >bench <<'SH'
 case $* in *--mode\ graph*) KEY=${KEY/eager/graph} ;; esac
 case $* in *--dry-run* | *--throttle-retries\ 0\ *) ;; *) echo 'bench: would measure a disturbed process twice' >&2 && exit 2 ;; esac
 [ -z "$BENCH_ENDS" ] || { echo 'bench: no device' >&2 && exit "$BENCH_ENDS"; }
+echo "$@" >"${0%/*}/bench_arguments"
 while [ $# -gt 0 ]; do
     case $1 in
     --dry-run) printf ' 1.0 s  %s\n' ceiling/copy "$KEY" "${KEY/eager/graph}" && exit ;;
@@ -181,6 +182,7 @@ for peer in dion dion_triton; do
     grep -q -- "-$peer,.*,ours_over_peer,1,lower,0.166666667,.*Plumb's graph: 0.005 s over 0.03 s" i.csv || fail "ours_over_peer of $peer"
     grep -q -- "--peer $peer --path muon --out .* ${KEY//\?/.}" optimizer_arguments || fail "not the arguments of $peer"
 done
+grep -qF -- "-plumb0 $KEY" bench_arguments || fail "Plumb measures other cases than the peers: $(cat bench_arguments)"
 grep -q '^peak_memory' log && fail 'the memory of a whole trainer is compared with that of the matrices alone'
 one_line 2 '--path dion=PATH is missing: a checkout of microsoft/dion' optimizer --out j.csv
 one_line 2 '--path dion=PATH is missing: a checkout of microsoft/dion' optimizer --peers dion_triton --path cudnn=muon
