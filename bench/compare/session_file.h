@@ -13,9 +13,9 @@ typedef struct pb_new_session {
 } pb_new_session;
 
 /* Fails if a run cannot become a session: the run is empty, has rows of several runs, machines or versions, a wrong or
- * failed case, or too few processes for a row that is stored (one that gates is), or was measured by a program with sanitizers, coverage
- * counters or without optimisation (build.h). The last is read from run.json next to the results, and not checked
- * without one. EINVAL. */
+ * failed case, or too few processes for a row that is stored (one that gates is), or was measured by a program with
+ * sanitizers, coverage counters or without optimisation (build.h). The last is read from run.json next to the results,
+ * and not checked without one. EINVAL. */
 pb_status pb_session_check(const pb_table *t, const pb_series_set *set, const pb_gates *gates);
 /* Allocates the rows of `old` (NULL: none) and of the new session, in the order of a file: by session, oldest first,
  * then by key, then by metric. The caller frees *rows, also on failure. ENOMEM. */

@@ -64,8 +64,8 @@ static pb_status gather(pb_ctx *ctx, const pb_attn_shared *s, bool kv, void *x, 
     return PB_OK;
 }
 
-/* How many tokens before its own a query attends to without compression, if a rank needs only tokens of the previous rank
- * for that; -1: it needs the tokens of all ranks. */
+/* How many tokens before its own a query attends to without compression, if a rank needs only tokens of the previous
+ * rank for that; -1: it needs the tokens of all ranks. */
 static int tokens_before(const pb_attn_shared *s)
 {
     const pb_attn *a = &s->whole.a;

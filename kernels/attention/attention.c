@@ -117,17 +117,16 @@ static const shape grid[] = {
     {.B = 1, .S = 64, .H = 2, .K = 1, .D = 64, .causal = 1},
     {0},
 };
-static const shape device_grid[] = {
-    {.B = 2, .S = 4096, .H = 64, .K = 8, .D = 128, .causal = 1},
-    {.B = 4, .S = 2048, .H = 12, .K = 2, .D = 128, .causal = 1},
-    {.B = 4, .S = 2048, .H = 14, .K = 2, .D = 64, .causal = 1},
-    {0},
-};
-/* Backward pass: also the later half of a row that two ranks share. */
+/* clang-format off */
+#define DEVICE_GRID \
+    {.B = 2, .S = 4096, .H = 64, .K = 8, .D = 128, .causal = 1}, \
+    {.B = 4, .S = 2048, .H = 12, .K = 2, .D = 128, .causal = 1}, \
+    {.B = 4, .S = 2048, .H = 14, .K = 2, .D = 64, .causal = 1}
+/* clang-format on */
+static const shape fwd_device_grid[] = {DEVICE_GRID, {0}};
+/* The last shape is the later half of a row that two ranks share. */
 static const shape bwd_device_grid[] = {
-    {.B = 2, .S = 4096, .H = 64, .K = 8, .D = 128, .causal = 1},
-    {.B = 4, .S = 2048, .H = 12, .K = 2, .D = 128, .causal = 1},
-    {.B = 4, .S = 2048, .H = 14, .K = 2, .D = 64, .causal = 1},
+    DEVICE_GRID,
     {.B = 1, .S = 4096, .H = 32, .K = 8, .D = 128, .causal = 1, .before = 4096, .wide = 1},
     {0},
 };
@@ -323,7 +322,7 @@ const pb_op pb_op_attention_fwd = {
     .rare = fwd_rare,
     .edge = (const pb_dims *)fwd_edge,
     .grid = (const pb_dims *)grid,
-    .device_grid = (const pb_dims *)device_grid,
+    .device_grid = (const pb_dims *)fwd_device_grid,
     .args_size = sizeof(pb_attention_fwd_args),
     .numbers = (const pb_number[]){PB_NUMBER(pb_attention_fwd_args, scale), {0}},
     .impls = PB_BOTH_BACKENDS(attention, fwd),

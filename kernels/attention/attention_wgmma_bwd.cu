@@ -123,8 +123,8 @@ struct cursor {
 };
 __device__ inline cursor before_first(const cta_work &own) { return {own.h, own.m - 1, own.steps, {0, 0, 0, 0}}; }
 /* Moves to the next tile that attends to a key of this CTA (AT_ONCE: to the next tile in any case). Returns false after
- * the last. All 32 lanes must call it. SOLID: as in keys_of_tile; false for the producer and the dq writer with MORE: they
- * have 24 registers and do not read solid_lo and solid_hi. */
+ * the last. All 32 lanes must call it. SOLID: as in keys_of_tile; with MORE it is false for the producer and the dq
+ * writer, which have 24 registers and do not read solid_lo and solid_hi. */
 template <int D, dq_way WAY, bool MORE, bool SOLID>
 __device__ inline bool advance(cursor &c, const cta_work &own, const pb_attention_bwd_args &a, const scratch<D> &room)
 {

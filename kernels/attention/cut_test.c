@@ -10,7 +10,7 @@ static void check_cut(const pb_cut_shape *s, int sms)
     const int used = sms < PB_CUT_SMS ? sms : PB_CUT_SMS, whole = s->heads * pb_cut_up(s->N, PB_CUT_KEYS);
     const int all = s->heads * pb_cut_before(&c, c.keys), group = s->group, before = s->N - s->S;
     for (int j = 0; j < c.keys; j++) {
-        /* All queries attend to key N - S. The blocks after the first one that begins at or after it have fewer tiles. */
+        /* All queries attend to key N - S. Fewer tiles have the blocks after the first one that begins there or later. */
         const int later = j - pb_cut_up(before, PB_CUT_KEYS);
         const int first = s->causal && later > 0 ? later * PB_CUT_KEYS / s->queries : 0, seen = c.tiles - first;
         const int parts = pb_cut_parts(&c, j), length = pb_cut_length(&c, j),
@@ -58,7 +58,7 @@ static const struct {
     {.heads = 2 * 8, .S = 4096, .group = 8, .queries = 64, .by_heads = true, .ctas = 512, .longest = 512},
     {.heads = 50, .S = 3, .group = 7, .queries = 128, .ctas = 100, .longest = 4}, /* the second part has 3 steps */
     {.heads = 30, .S = 3, .group = 5, .queries = 64, .ctas = 90, .longest = 2},
-    /* 25 blocks of keys with all 8 tiles of 6 heads, and 7 that have fewer: undivided, 64 CTAs, the longest of 48 steps */
+    /* 25 blocks of keys have all 8 tiles of 6 heads, 7 have fewer. Undivided: 64 CTAs, the longest of 48 steps */
     {.heads = 2, .S = 1024, .group = 6, .queries = 128, .ctas = 120, .longest = 24, .before = 3072},
 };
 static void backward_is_divided_until_the_gpu_is_full(void **state)

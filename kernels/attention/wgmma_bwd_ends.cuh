@@ -1,6 +1,6 @@
 /* wgmma_bwd_ends.cuh - the kernels before and after bwd_kernel of attention_wgmma_bwd.cu, and the layout of the
- * workspace. stats_kernel computes lse and delta per tile of queries; round_kernel adds f32 sums and stores dq, dk and dv,
- * rounded to bf16 unless dk and dv are to be f32. */
+ * workspace. stats_kernel computes lse and delta per tile of queries; round_kernel adds f32 sums and stores dq in bf16,
+ * dk and dv in bf16 or f32. */
 #ifndef PB_ATTENTION_WGMMA_BWD_ENDS_CUH
 #define PB_ATTENTION_WGMMA_BWD_ENDS_CUH
 #define PB_CUT_FN __host__ __device__ static inline

@@ -85,9 +85,8 @@ while read -r key; do
     [[ $matched == "$wanted" ]] || fail "$key: projected: $matched, want $wanted"
 done < <(grep -oE 'throughput/step[^ ]*&mode=eager&[^ ]*' cases | sort -u)
 
-rm trained
 # ---- on two GPUs, the runs of three processes, which become stored sessions, have control cases -----------------------
-rm cases
+rm cases trained
 expect 0 'from 1 and 2 ranks' env RANKS=2 PATH="$dir/path:$PATH" "$source/scripts/ranks-session" build out
 count 2 'throughput/.*control=second&.*&mode=graph&.*&ranks=2'
 count 2 'comm/.*control=second'

@@ -35,7 +35,8 @@ typedef struct pb_divergence {
 static inline bool pb_diverges(const pb_divergence *d) { return !(d->error <= d->bound); }
 
 /* Calls each(self, d) for every tensor that is compared. The trainers have the same configuration, weights and batch,
- * keep all activations (pb_train_config.keep_unread, no recompute), and have no loss chunk. EINVAL: they do not. ENOMEM. Host syncs. */
+ * keep all activations (pb_train_config.keep_unread, no recompute), and have no loss chunk. EINVAL: they do not. ENOMEM.
+ * Host syncs. */
 typedef void (*pb_divergence_fn)(void *self, const pb_divergence *d);
 pb_status pb_diverge(pb_trainer *first, pb_trainer *second, pb_divergence_fn each, void *self);
 /* The same for the forward pass only; weights are not compared. */

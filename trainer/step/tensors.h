@@ -14,8 +14,8 @@
  * Activations are those of the last micro-batch, with the shape [tokens,columns]. They are kept for the backward pass,
  * and so they are in memory after a replayed graph, too. Activations that the backward pass computes again
  * (--recompute) are in memory that all layers share, and so is n2 if the backward pass does not read it, unless
- * keep_unread is set. The list of a trainer that has a backward pass lacks
- * them, because that overwrites them; of a frozen model it has those of layer 0.
+ * keep_unread is set. The list of a trainer that has a backward pass lacks them, because that overwrites them; of a
+ * frozen model it has those of layer 0.
  * While there is a callback (pb_trainer_observe), the backward pass gives it all activations of each layer instead,
  * right after it has computed them again, and then no activations of layers are listed. Not listed: with sharded
  * gradients or weights, those that a rank does not have whole; chunks of logits.
