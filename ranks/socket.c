@@ -83,6 +83,16 @@ int pb_socket_accept(int listener, double deadline)
     return -1;
 }
 
+/* Whether both ends of a connection are the same socket. The kernel may choose, as the port of a socket that connects,
+ * the very port to which it connects; on one host that opens a connection although no process listens there. */
+static bool connected_to_itself(int fd)
+{
+    struct sockaddr_storage here = {0}, there = {0};
+    socklen_t n = sizeof here, m = sizeof there;
+    return getsockname(fd, (struct sockaddr *)&here, &n) == 0 && getpeername(fd, (struct sockaddr *)&there, &m) == 0 &&
+           n == m && memcmp(&here, &there, n) == 0;
+}
+
 static int connect_to(const struct addrinfo *a, double deadline)
 {
     int error = 0;
@@ -92,6 +102,10 @@ static int connect_to(const struct addrinfo *a, double deadline)
     const bool now = connect(fd, a->ai_addr, a->ai_addrlen) == 0;
     if (!now && (errno != EINPROGRESS || !ready(fd, POLLOUT, deadline) ||
                  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) != 0 || error)) {
+        (void)close(fd);
+        return -1;
+    }
+    if (connected_to_itself(fd)) {
         (void)close(fd);
         return -1;
     }

@@ -9,8 +9,8 @@ typedef enum pb_io { PB_IO_OK, PB_IO_LATE, PB_IO_CLOSED } pb_io; /* done; the de
 double pb_seconds(void); /* of a monotonic clock; deadlines are values of it */
 /* Return a socket that does not block, or -1. */
 int pb_socket_listen(int port, int *bound);
-int pb_socket_accept(int listener, double deadline); /* -1: none came in time */
-int pb_socket_connect(const char *host, int port, double deadline);
+int pb_socket_accept(int listener, double deadline);                /* -1: none came in time */
+int pb_socket_connect(const char *host, int port, double deadline); /* never to itself */
 pb_io pb_socket_send(int fd, const void *bytes, size_t n, double deadline);
 pb_io pb_socket_receive(int fd, void *bytes, size_t n, double deadline);
 #endif

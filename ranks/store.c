@@ -10,7 +10,9 @@
 
 #include "ranks/socket.h"
 
-enum { MAGIC = 0x506c756d, PROTOCOL = 1 };
+/* Each kind of message begins with a value of its own, so that a peer that sends back what it gets is not taken for
+ * rank 0. */
+enum { HELLO = 0x506c7548, REQUEST = 0x506c7571, REPLY = 0x506c7572, PROTOCOL = 2 };
 
 typedef struct hello {
     uint32_t magic, protocol;
@@ -49,7 +51,7 @@ __attribute__((format(printf, 3, 4))) static pb_status breaks(pb_store *s, pb_st
 /* Sends a reply to every connected rank; those that are gone are passed over. */
 static void answer(const pb_store *s, pb_status status, const void *bytes, size_t n)
 {
-    const reply r = {.magic = MAGIC, .number = s->number, .status = (int32_t)status, .bytes = n};
+    const reply r = {.magic = REPLY, .number = s->number, .status = (int32_t)status, .bytes = n};
     const double deadline = pb_seconds() + s->timeout;
     for (int i = 1; i < s->size; i++)
         if (s->fd[i] >= 0 && pb_socket_send(s->fd[i], &r, sizeof r, deadline) == PB_IO_OK)
@@ -88,7 +90,7 @@ static pb_status prepare(pb_store *s, int connections)
 static pb_status greet(pb_store *s, const pb_store_address *a, int fd, int *missing)
 {
     hello h;
-    if (pb_socket_receive(fd, &h, sizeof h, pb_seconds() + 5) != PB_IO_OK || h.magic != MAGIC ||
+    if (pb_socket_receive(fd, &h, sizeof h, pb_seconds() + 5) != PB_IO_OK || h.magic != HELLO ||
         h.protocol != PROTOCOL || memcmp(h.token, a->token, sizeof h.token) != 0) {
         (void)close(fd);
         return PB_OK;
@@ -107,7 +109,7 @@ static pb_status greet(pb_store *s, const pb_store_address *a, int fd, int *miss
                      h.me.host, h.size, s->members[0].host, s->size)
             : breaks(s, PB_EINVAL, "two processes say that they are rank %d: one on %s, one on %s", h.rank, h.me.host,
                      h.rank >= 0 && h.rank < s->size ? s->members[h.rank].host : "?");
-    const reply r = {.magic = MAGIC, .status = (int32_t)failure, .bytes = strlen(s->why) + 1};
+    const reply r = {.magic = REPLY, .status = (int32_t)failure, .bytes = strlen(s->why) + 1};
     if (pb_socket_send(fd, &r, sizeof r, pb_seconds() + 1) == PB_IO_OK)
         (void)pb_socket_send(fd, s->why, r.bytes, pb_seconds() + 1);
     (void)close(fd);
@@ -190,7 +192,7 @@ pb_status pb_store_connect(pb_store *s, const pb_store_address *a, const pb_worl
 {
     hello h;
     memset(&h, 0, sizeof h); /* also the padding, which is sent */
-    h.magic = MAGIC, h.protocol = PROTOCOL, h.rank = s->rank, h.size = s->size, h.me = *me;
+    h.magic = HELLO, h.protocol = PROTOCOL, h.rank = s->rank, h.size = s->size, h.me = *me;
     memcpy(h.token, a->token, sizeof h.token);
     const double deadline = pb_seconds() + s->timeout;
     PB_TRY(prepare(s, 1));
@@ -225,7 +227,7 @@ static pb_status receive_reply(pb_store *s, double deadline, const char *what, v
     reply r = {0};
     pb_io io = pb_socket_receive(s->fd[0], &r, sizeof r, deadline);
     const bool failure = io == PB_IO_OK && r.status != PB_OK && r.bytes <= sizeof s->why;
-    if (io == PB_IO_OK && (r.magic != MAGIC || (!failure && (r.bytes != n || r.number != s->number))))
+    if (io == PB_IO_OK && (r.magic != REPLY || (!failure && (r.bytes != n || r.number != s->number))))
         return breaks(s, PB_EIO, "%s: rank 0 on %s sent something else than a reply", what, host);
     if (io == PB_IO_OK) io = pb_socket_receive(s->fd[0], failure ? s->why : bytes, r.bytes, deadline);
     if (io == PB_IO_OK && !failure) return PB_OK;
@@ -248,7 +250,7 @@ static pb_status take_request(pb_store *s, int i, const request *want, void *byt
     if (pb_socket_receive(s->fd[i], &r, sizeof r, deadline) != PB_IO_OK)
         return breaks(s, PB_EIO, "%s: rank %d on %s has ended", want->what, i, host);
     r.what[sizeof r.what - 1] = 0;
-    if (r.magic != MAGIC || r.number != want->number || r.root != want->root || r.bytes != want->bytes ||
+    if (r.magic != REQUEST || r.number != want->number || r.root != want->root || r.bytes != want->bytes ||
         strcmp(r.what, want->what) != 0)
         return breaks(s, PB_EINVAL,
                       "the ranks do different things: rank %d on %s is at '%s' with %llu bytes, rank 0 at "
@@ -303,7 +305,7 @@ static pb_status begin(pb_store *s, const char *what, int root, size_t n, reques
 {
     if (s->broken != PB_OK) return pb_fail(s->broken, "%s", s->why);
     memset(r, 0, sizeof *r);
-    r->magic = MAGIC, r->number = ++s->number, r->root = root, r->bytes = n;
+    r->magic = REQUEST, r->number = ++s->number, r->root = root, r->bytes = n;
     snprintf(r->what, sizeof r->what, "%s", what);
     return PB_OK;
 }

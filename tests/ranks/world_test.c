@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ranks/socket.h"
 #include "ranks/start.h"
 #include "ranks/world.h"
 #include "tests/test.h"
@@ -218,6 +219,43 @@ static void a_missing_rank_0_is_named(void **state)
     assert_true(r.speaks);
 }
 
+/* A process that sends back what it gets is not taken for rank 0. */
+static void a_peer_that_echoes_is_not_rank_0(void **state)
+{
+    int port = 0;
+    const int listener = pb_socket_listen(0, &port);
+    const double deadline = pb_seconds() + 20;
+    char bytes[4096];
+    job j;
+    (void)state;
+    assert_true(listener >= 0);
+    start_rank(&j, 1, 1, 2, port, open_soon);
+    const int fd = pb_socket_accept(listener, deadline);
+    assert_true(fd >= 0);
+    assert_int_equal(pb_socket_receive(fd, bytes, 32, deadline), PB_IO_OK);
+    assert_int_equal(pb_socket_send(fd, bytes, 32, deadline), PB_IO_OK);
+    const result r = end_rank(&j, 1);
+    check_result(&r, PB_EIO, "sent something else than a reply");
+    (void)close(fd), (void)close(listener);
+}
+
+/* The kernel chooses the port of a socket that connects. Linux goes through every second port of its range, so that some
+ * of these attempts get the very port to which they connect; a connection to another process may be found there. */
+static void no_socket_is_connected_to_itself(void **state)
+{
+    struct sockaddr_storage here, there;
+    (void)state;
+    for (int p = free_port(), i = 0; i < 30000; i++) {
+        const int fd = pb_socket_connect("127.0.0.1", p & ~1, pb_seconds() + 20);
+        if (fd < 0) continue;
+        socklen_t n = sizeof here, m = sizeof there;
+        memset(&here, 0, sizeof here), memset(&there, 0, sizeof there);
+        assert_true(getsockname(fd, (struct sockaddr *)&here, &n) == 0);
+        if (getpeername(fd, (struct sockaddr *)&there, &m) == 0) assert_memory_not_equal(&here, &there, n);
+        (void)close(fd);
+    }
+}
+
 static pb_status open_late(int rank, pb_world **w)
 {
     (void)rank;
@@ -374,6 +412,8 @@ int main(void)
         cmocka_unit_test(ranks_of_torchrun_agree),
         cmocka_unit_test(a_missing_rank_is_named),
         cmocka_unit_test(a_missing_rank_0_is_named),
+        cmocka_unit_test(a_peer_that_echoes_is_not_rank_0),
+        cmocka_unit_test(no_socket_is_connected_to_itself),
         cmocka_unit_test(two_processes_with_one_rank_are_refused),
         cmocka_unit_test(jobs_of_different_size_are_refused),
         cmocka_unit_test(a_rank_that_ended_is_named_at_once),
