@@ -3,16 +3,31 @@
 
 #include "cli/options.h"
 
+void pb_cli_print_entry(const char *left, int column, const char *text, FILE *out)
+{
+    int at = fprintf(out, "%s", left);
+    if (at && at >= column) fputc('\n', out), at = 0;
+    for (const char *word = text; *word;) {
+        const int n = (int)strcspn(word, " ");
+        if (at > column && at + 1 + n > PB_HELP_WIDTH) fputc('\n', out), at = 0;
+        at += fprintf(out, "%*s%.*s", at > column ? 1 : column - at, "", n, word);
+        word += n;
+        word += strspn(word, " ");
+    }
+    fputc('\n', out);
+}
+
 void pb_cli_print_options(const pb_cli *cli, int command, FILE *out)
 {
-    char name[PB_OPTION_TEXT], left[160];
+    char name[PB_OPTION_TEXT], left[160], text[1200];
     for (const pb_option_info *i = cli->options; i->name; i++) {
         if (!i->help || !(i->commands & 1u << command)) continue;
         pb_option_text(i, name, sizeof name);
-        snprintf(left, sizeof left, "%c%c%s %s %s", i->letter ? '-' : ' ', i->letter ? i->letter : ' ',
+        snprintf(left, sizeof left, "  %c%c%s %s %s", i->letter ? '-' : ' ', i->letter ? i->letter : ' ',
                  i->letter ? "," : " ", name, i->argument ? i->argument : "");
-        fprintf(out, "  %-27s %s%s%s%s\n", left, i->help, i->deflt ? " [" : "", i->deflt ? i->deflt : "",
-                i->deflt ? "]" : "");
+        snprintf(text, sizeof text, "%s%s%s%s", i->help, i->deflt ? " [" : "", i->deflt ? i->deflt : "",
+                 i->deflt ? "]" : "");
+        pb_cli_print_entry(left, PB_HELP_COLUMN, text, out);
     }
 }
 

@@ -24,6 +24,18 @@ fail() { # fail TEXT...
     failures=$((failures + 1))
 }
 
+# check_help PROGRAM: the help of every command has lines of at most 110 characters, and descriptions of options begin in
+# column 31, in a line of their own after an argument that reaches it.
+check_help() {
+    local program=$1 command
+    for command in '' $("$program" help | awk '/^$/ { on = 0 } on && /^  [a-z]/ { print $1 } /^commands:/ { on = 1 }'); do
+        "$program" help $command >"$dir/help" || fail "help $command: exit $?"
+        awk '/^$/ { on = 0 } length > 110 { print; next } /^options:/ { on = 1; next }
+            on && length > 29 && substr($0, 30, 1) != " " && NF > ($1 ~ /,$/ ? 3 : 2)' "$dir/help" >"$dir/wide"
+        [[ -s $dir/wide ]] && fail "help $command: $(head -n 1 "$dir/wide")"
+    done
+}
+
 # expect CODE TEXT PROGRAM ARG...: the program must end with this exit code, and its output must contain the text.
 expect() {
     local code=$1 text=$2 got

@@ -149,11 +149,12 @@ static pb_status open_device(pb_job *j, bool plan)
     pb_device_facts facts;
     if (j->device != PB_CPU && pb_backend_facts(j->device, device, &facts) == PB_EUNSUPPORTED) return PB_EUNSUPPORTED;
     PB_TRY(plan ? pb_ctx_open_plan(&j->ctx, j->device) : pb_ctx_open(&j->ctx, j->device, device));
-    if (j->o->impl && !pb_impl_exists(j->device, j->o->impl))
-        return pb_fail(PB_EINVAL,
-                       "--impl %.60s: no op has an implementation of this name on %s; `bench list kernels` prints all",
-                       j->o->impl, pb_backend_name(j->device));
-    j->ctx.prefer = j->o->impl;
+    if (j->o->prefer && !pb_impl_exists(j->device, j->o->prefer))
+        return pb_fail(
+            PB_EINVAL,
+            "--prefer %.60s: no op has an implementation of this name on %s; `bench list kernels` prints all",
+            j->o->prefer, pb_backend_name(j->device));
+    j->ctx.prefer = j->o->prefer;
     j->ctx.deterministic = j->o->deterministic;
     return PB_OK;
 }

@@ -34,22 +34,40 @@ pb_status pb_train_version(const pb_train_options *o)
     return PB_OK;
 }
 
+static void print_exits(void)
+{
+    static const char *const exits[][2] = {
+        {"  0", "success"},
+        {"  1",
+         "run: --max-skipped ended it; smoke: a rung failed; eval: the loss is not finite; generate: logits are not "
+         "finite"},
+        {"  2", "an argument, or a file that it names, is wrong"},
+        {"  125", "interrupted, or the machine failed (no GPU, disk full, out of memory)"},
+    };
+    printf("\nexit codes:\n");
+    for (size_t i = 0; i < sizeof exits / sizeof *exits; i++) pb_cli_print_entry(exits[i][0], 7, exits[i][1], stdout);
+}
+
 pb_status pb_train_help(const pb_train_options *o)
 {
     const pb_command_info *c = pb_train_cli.commands;
     if (o->args.n) {
         int i;
         PB_TRY(pb_cli_command(&pb_train_cli, o->args.v[0], &i));
-        printf("usage: train %s [OPTION...] %s\n%s\n\noptions:\n", c[i].name, c[i].arguments, c[i].what);
+        printf("usage: train %s [OPTION...] %s\n", c[i].name, c[i].arguments);
+        pb_cli_print_entry("", 0, c[i].what, stdout);
+        printf("\noptions:\n");
         pb_cli_print_options(&pb_train_cli, i, stdout);
     } else {
         printf("usage: train [COMMAND] [OPTION...]      without COMMAND: train run\n\ncommands:\n");
-        for (; c->name; c++) printf("  %-11s %-8s %s\n", c->name, c->arguments, c->what);
+        for (; c->name; c++) {
+            char left[64];
+            snprintf(left, sizeof left, "  %-11s %s", c->name, c->arguments);
+            pb_cli_print_entry(left, 24, c->what, stdout);
+        }
         printf("\n`train help COMMAND` prints the options of a command.\n");
     }
-    printf("\nexit codes:\n  0    success\n  1    a loss was not finite, or --max-skipped ended the run\n"
-           "  2    an argument, or a file that it names, is wrong\n"
-           "  125  interrupted, or the machine failed (no GPU, disk full, out of memory)\n");
+    print_exits();
     return PB_OK;
 }
 

@@ -23,4 +23,5 @@ const pb_option_need pb_train_needs[] = {
 #undef NEED
     {0},
 };
-const pb_cli pb_train_cli = {"train", commands, options, NULL, NULL};
+static const pb_option_alias aliases[] = {{NULL, "impl", "prefer"}, {0}}; /* bench has another option --impl */
+const pb_cli pb_train_cli = {"train", commands, options, NULL, NULL, aliases};

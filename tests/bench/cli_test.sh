@@ -394,6 +394,7 @@ for suite in backward throughput; do # three processes fit into one command of t
     [[ $(tail -n 1 "$dir/log" | awk '{ print $1 }') -lt 540 ]] || fail "$suite takes nine minutes on a GPU"
 done
 expect 0 'model=smollm2-135m' "$bench" --suite backward --dry-run
+check_help "$bench"
 bash -n <("$bench" completion bash) || fail "the completion script is not valid bash"
 
 [[ $failures -eq 0 ]] && echo "all passed"

@@ -4,6 +4,8 @@
 train=$1 oracle=$2 fixtures=$(cd "${0%/*}/../fixtures" && pwd)
 . "${0%/*}/../cli.sh"
 
+check_help "$train"
+
 # a folder that opens, but whose checkpoints would have paths that are too long for the system
 long=./ck
 while [[ ${#long} -lt 4058 ]]; do long=./$long; done
@@ -157,7 +159,8 @@ echo '99999' | expect 2 'standard input:1:' "$train" tokenize --decode
 # ---- data: bad lines, masks, splits --------------------------------------------------------------------
 printf '%s\n' '{"instruction":"q","response":"answer"}' 'nonsense' '{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"yes"}]}' >d.jsonl
 expect 2 'd.jsonl:2' "$train" --data d.jsonl --steps 1
-expect 2 '--impl nosuch: no op has an implementation of this name on cpu' "$train" --steps 1 --impl nosuch
+expect 2 '--prefer nosuch: no op has an implementation of this name on cpu' "$train" --steps 1 --prefer nosuch
+expect 2 '--prefer nosuch: no op' "$train" --steps 1 --impl nosuch # the old name
 expect 2 '--merge needs --export DIR' "$train" --steps 1 --merge
 expect 0 'skipped bad line d.jsonl:2' "$train" --data d.jsonl --steps 1 --bad-lines skip
 grep -q '1 bad lines were skipped' log || fail 'bad lines are not counted'
