@@ -7,7 +7,7 @@ from readme_dynmask import dense_over, required
 from readme_gate import gate_finding
 from readme_results import KERNEL_PEERS, STEP, Results, axes_of, needs, over, several, span
 
-SUITES = ("backward", "throughput", "kernels", "attention", "v4_step", "optimizer", "profile_cost")
+SUITES = ("backward", "throughput", "kernels", "attention", "v4_step", "optimizer", "profile_cost", "profile_cost_bars")
 
 
 def ratios(r, name, metric, above, below):
@@ -144,15 +144,29 @@ def ratio_of(q):
     return q.metric + (f" ({sides[1]})" if sides and " over " in q.metric else "")
 
 
+def judged_of(s):
+    """Each requirement that the stored runs judged, and its file. Where two files of suite profile have the same case, the
+    newer one counts."""
+    results = [r for r in map(s.read, (name + ".csv" for name in SUITES)) if r]
+    found = {}
+    for r in results:
+        file = os.path.basename(r.path)
+        for q in r.requirements():
+            at = ("profile" if file.startswith("profile_cost") else file, q.id, tuple(sorted(q.axes.items())))
+            if at not in found or found[at][0].run < q.run:
+                found[at] = (q, file)
+    return list(found.values())
+
+
 def failed(s):
     """The requirements that failed: id, the value of each case, and the bound. The page has what each promises."""
-    results = [r for r in map(s.read, (name + ".csv" for name in SUITES)) if r]
-    judged = [(q, os.path.basename(r.path)) for r in results for q in r.requirements()]
+    judged = judged_of(s)
     cases = {}
     for q, source in judged:
         if q.failed:
             case = " ".join(q.axes[a] for a in ("op", "model", "tuning", "mode", "clock") if a in q.axes)
-            case += f"{', ' if case else ''}{q.axes['seq']} tokens" if "seq" in q.axes else ""
+            batch = f"{q.axes['batch']} x " if "batch" in q.axes else ""
+            case += f"{', ' if case else ''}{batch}{q.axes['seq']} tokens" if "seq" in q.axes else ""
             worst = (min if q.relation.startswith(">") else max)(q.values)
             if source == "v4_step.csv":  # other runs of cases that a stored session has too
                 case += ", " * bool(case) + source

@@ -59,6 +59,7 @@ class Requirement:
 
     def __init__(self, key, rows):
         newest = max(row["run_id"] for row in rows)
+        self.run = newest.removeprefix("baseline:")
         if newest.startswith("baseline:"):
             rows = [row for row in rows if row["run_id"] == newest]
         self.name, self.axes = axes_of(key)
@@ -79,7 +80,7 @@ class Requirement:
     def figure(self, value):
         if self.metric == "share of the copy's rate":
             return f"{100 * value:.1f} % of copy"
-        unit = {"seconds": "s", "FLOP/s": "FLOP/s"}.get(self.metric)
+        unit = "FLOP/s" if self.metric.startswith("FLOP/s") else {"seconds": "s"}.get(self.metric)
         return si(value, unit) if unit else f"{value:g}"
 
     def text(self):
@@ -114,11 +115,13 @@ class Results:
         self.value = {at: statistics.median(v) for at, v in values.items()}
         self.count = {at: len(v) for at, v in values.items()}
         stored = [row for row in rows if row["run_id"].startswith("baseline:")]
-        # Not the run_ids: a session of two GPUs, for example, has other rows than one of a GPU.
-        self.sessions = max(self.count.values(), default=1) if stored else 1
+        self.is_stored = bool(stored)
+        self.shown = set()  # the figures that get() returned since the last source(), without ceilings
         self.processes = min([int(row["process"]) for row in stored] or self.count.values(), default=0)
 
     def get(self, key, metric):
+        if (key, metric) in self.value and not key.startswith("ceiling/"):
+            self.shown.add((key, metric))
         return self.value.get((key, metric))
 
     def find(self, name, metric, best=min, **want):
@@ -127,16 +130,23 @@ class Results:
                  if m == metric and key.startswith(name + "?") and has(axes_of(key)[1], want)]
         return best(found)[1] if found else None
 
+    def all_axes(self, name, metric):
+        """The axes of every key with this name and metric, whatever the number of ranks."""
+        keys = sorted(key for key, m in self.value if m == metric and key.startswith(name + "?"))
+        return [axes_of(key)[1] for key in keys]
+
     def axes(self, name, metric, **want):
         """The axes of every key with this name, metric and these axes."""
-        keys = sorted(key for key, m in self.value if m == metric and key.startswith(name + "?"))
-        return [axes for axes in (axes_of(key)[1] for key in keys) if has(axes, want)]
+        return [axes for axes in self.all_axes(name, metric) if has(axes, want)]
 
     def requirements(self, prefix=""):
         return [Requirement(key, rows) for key, rows in self.judged.items() if key.startswith("requirement/" + prefix)]
 
     def source(self):
-        sessions = f"{self.sessions} sessions of " if self.sessions > 1 else ""
+        """The file, and of how many sessions and processes the figures are the median which get() returned since the
+        last call: a table calls this after it has made its rows."""
+        counts, self.shown = {self.count[at] for at in self.shown} or {1}, set()
+        sessions = f"{span(counts, '{}')} sessions of " if self.is_stored and max(counts) > 1 else ""
         return f"{file_of(self)}, median of {sessions}{several(self.processes, 'process')}"
 
 
@@ -151,6 +161,8 @@ def needs(name):
         @functools.wraps(make)
         def made(stored):
             results = stored.read(name)
+            if results:
+                results.shown.clear()
             return make(stored, results) if results else ""
         return made
     return wrap

@@ -7,8 +7,9 @@ import statistics
 import subprocess
 
 from readme_dynmask import dynmask
-from readme_findings import SUITES, findings
+from readme_findings import findings, judged_of
 from readme_gate import gate
+from readme_ranks import collectives, optimizers, ranks, shared_rows
 from readme_results import (KERNEL_PEERS, ROOT, STEP, STEP_PEERS, Results, axes_of, fail, file_of, key_of, needs,
                             over, percent, plain, several, si, span, table)
 from readme_roofline import sparse_roofline
@@ -25,7 +26,8 @@ def kernels(_, r):
         figure = "" if q.metric == "seconds" else q.figure(q.value)
         rows.append([q.what, f"`{axes['impl']}`", si(r.get(key, "kernel_time"), "s"), figure, q.text(), q.verdict()])
     copy, matmul = r.get("ceiling/copy", "copy_rate"), r.get("ceiling/matmul", "matmul_rate")
-    return (f"{r.source()}; in the same run: copy {si(copy, 'B/s')}, matrix product {si(matmul, 'FLOP/s')}.\n\n"
+    return (f"{r.source()}; ceilings, medians of all sessions: copy {si(copy, 'B/s')}, "
+            f"matrix product {si(matmul, 'FLOP/s')}.\n\n"
             + table(["kernel, shape", "implementation", "time", "figure", "required", ""], rows))
 
 
@@ -156,7 +158,7 @@ def attention(s, r):
     beside = f" Peers (forward / backward, same lists): {rounds(peers, 'kernel_time', 'seq=4096')}." if peers else ""
     head = ["keys of a query", "forward", "", "of roofline", "backward", "", "of roofline", "backward, deterministic"]
     judged = [[q.what, q.figure(q.value), q.text(), q.verdict()] for q in reversed(r.requirements("SPEED-"))]
-    return (f"{r.source()}; in the same runs: {ceilings}.{beside}\n\n"
+    return (f"{r.source()}; ceilings, medians of all sessions: {ceilings}.{beside}\n\n"
             + table(head + [KERNEL_PEERS[p] for p in peers], rows) + "\n\n" + peer_text(s)
             + table(["requirement", "time", "required", ""], judged) + "\n\n" + losing(r))
 
@@ -210,84 +212,14 @@ def v4_steps(_, r):
         rows)
 
 
-# ---- several ranks ---------------------------------------------------------------------------------------------
-
-EXPOSED = "exposed_communication_time"
-
-
-def torch_rounds(s, name):
-    """{key: rounds} of PyTorch's cases of several ranks whose keys begin with `name`, and a phrase for the rounds."""
-    pairs = {key: found for side, key, found in s.ours_over_peer()[0]
-             if side == "torch" and key.startswith(name) and "ranks=" in key}
-    counts = {len(found) for found in pairs.values()}
-    if not counts:
-        return pairs, "no peer"
-    return pairs, f"`peers.csv`, median of {span(counts, '{}')} round{'' if max(counts) == 1 else 's'}"
-
-
-def ratio_to_peer(pairs, key):
-    """The time of a peer's case over ours in the same round, median over rounds, and the peer's time; "" without it."""
-    rounds = pairs.get(key, {}).values()
-    theirs = [theirs for _, _, theirs in rounds]
-    return [plain(statistics.median(t / own for _, own, t in rounds)) if rounds else "",
-            si(statistics.median(theirs), "s") if theirs else ""]
-
-
-@needs("throughput.csv")
-def ranks(s, r):
-    """Steps of two GPUs, next to PyTorch's DDP or FSDP2 in rounds of their own."""
-    bounds = {(key_of("throughput/step", q.axes), q.metric): q for q in r.requirements("RANKS-")}
-    pairs, beside = torch_rounds(s, "throughput/")
-    rows = []
-    cases = r.axes("throughput/step", "scaling_efficiency", ranks="2")
-    cases = [a for a in cases if a["mode"] == "graph"]
-    for axes in sorted(cases, key=lambda a: (a["model"], int(a["seq"]), "reduce" in a, "shard" in a)):
-        key = key_of("throughput/step", axes)
-        of = functools.partial(r.get, key)
-        judged = [f"{q.text()}: {q.verdict()}" if q else ""
-                  for q in (bounds.get((key, metric)) for metric in ("efficiency", "time over time"))]
-        ratio = of("sharded_over_replicated")
-        shares = int(axes.get("cp", 1))
-        alone = of("scaling_efficiency") * of("step_time") * shares
-        batch = f"{axes['batch']} x {axes['seq']}" + (", shared by both" if shares > 1 else "")
-        rows.append([f"{axes['model']} {axes['tuning']}, {batch}", axes.get("reduce", "f32"),
-                     axes.get("shard", "none"), si(alone, "s"), si(of("step_time"), "s"), si(of(EXPOSED), "s"),
-                     f"{of('scaling_efficiency'):.3f}", judged[0], plain(ratio, "{:.3f}"), judged[1],
-                     si(of("peak_memory"), "B"),
-                     *ratio_to_peer(pairs, key_of("throughput/step", {**axes, "mode": "eager"}))])
-    text = table(["batch of each GPU", "`--reduce`", "`--shard`", "step of one GPU", "of two GPUs",
-                  "exposed communication", "efficiency", "required", "time over that of `--shard none`", "required",
-                  "memory of a GPU", "PyTorch's time over Plumb's, both eager", "PyTorch, host-bound"], rows)
-    if not text:
-        return ""
-    key = key_of("throughput/step", axes)
-    return (f"{file_of(r)}, {several(r.count[key, 'step_time'], 'session')} of {several(r.processes, 'process')}; "
-            f"graphs. The last two columns: {beside}, DDP and for `parameters` FSDP2.\n\n" + text)
-
-
-@needs("comm.csv")
-def collectives(s, r):
-    pairs, beside = torch_rounds(s, "comm/")
-    rows = []
-    for name in ("all_reduce", "reduce_scatter", "all_gather"):
-        for axes in sorted(r.axes("comm/" + name, "time", ranks="2"), key=lambda a: (int(a["bytes"]), a["dtype"])):
-            key = key_of("comm/" + name, axes)
-            rows.append([name, axes["dtype"], axes["bytes"], si(r.get(key, "time"), "s"),
-                         si(r.get(key, "bus_bandwidth"), "B/s"), *ratio_to_peer(pairs, key)])
-    return (f"{file_of(r)}, {several(r.sessions, 'session')} of {several(r.processes, 'process')}; the last two "
-            f"columns: {beside}.\n\n" + table(["collective of two GPUs", "dtype", "bytes", "time", "bus bandwidth",
-                                      "PyTorch's time over Plumb's", "PyTorch"], rows))
-
-
 # ---- requirements, machines and the comparison rule ----------------------------------------------------------
 
 
 def requirements(s):
     """Every requirement that the stored runs judged, and in how many of its cases it is met."""
     found = {}
-    for r in filter(None, (s.read(name + ".csv") for name in SUITES)):
-        for q in r.requirements():
-            found.setdefault(q.id, []).append(q)
+    for q, _ in judged_of(s):
+        found.setdefault(q.id, []).append(q)
     rows = [[f"`{i}`", qs[0].statement, f"{qs[0].metric} {qs[0].relation} {qs[0].bound:g}".replace("|", "\\|"),
              f"{sum(not q.failed for q in qs)} of {len(qs)}"] for i, qs in sorted(found.items())]
     return table(["requirement", "what it promises", "bound", "cases met"], rows)
@@ -411,5 +343,5 @@ def dependencies(_):
 
 TABLES = {f.__name__: f for f in (
     findings, sample, kernels, steps, throughput, backward, crossover, attention, sparse_roofline, dynmask, peers,
-    v4_steps, ranks, collectives, requirements, cpu, cpu_peers, profile_cost, validation, gate,
+    v4_steps, ranks, optimizers, shared_rows, collectives, requirements, cpu, cpu_peers, profile_cost, validation, gate,
     dependencies)}
