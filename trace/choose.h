@@ -2,9 +2,9 @@
  * every rank computes the same answer, or the same error, without communication.
  *
  * Ranks (--profile-ranks, PB_PROFILE_RANKS):
- *     auto            with pipeline stages: the first rank (coordinate 0 on the other axes) of the first, the middle
- *                     (number PP/2) and the last stage; {0,32,48} of 64 ranks with PP 4. Without stages: all of up to
- *                     four ranks, otherwise 0, N/2 and N-1
+ *     auto            up to four ranks: all. More, with pipeline stages: the first rank (coordinate 0 on the other
+ *                     axes) of the first, the middle (number PP/2) and the last stage; {0,32,48} of 64 ranks with PP 4.
+ *                     More, without stages: 0, N/2 and N-1
  *     none, all
  *     0,32,48  0-7    ranks and ranges of ranks
  *     pp:0,mid,last   the first rank of each of these stages; likewise tp:, cp:, ep:, dp:

@@ -1,5 +1,5 @@
 /* chrome.h - writes the ranges of a profiling window as a trace in Chrome's Trace Event Format, compressed with gzip,
- * which Perfetto (ui.perfetto.dev) and chrome://tracing open as it is.
+ * which Perfetto (ui.perfetto.dev) and chrome://tracing read.
  *
  * Source: "Trace Event Format" (Duffy, Chromium project) and the fields that PyTorch's Kineto writes, because tools for
  * its traces, such as HolisticTraceAnalysis, expect them: schemaVersion, distributedInfo with "rank": N (the space is

@@ -49,7 +49,7 @@ static const char *one_word(const json_t *part, const char *name, char out[64])
     return out;
 }
 
-/* Adds the key of what also depends on how the program was built and on what counts. */
+/* Adds the exact key of `instructions`: threads, C library, compiler, flags, and the counter (callgrind or perf). */
 static void of_build(const json_t *soft, pb_exact_key *out)
 {
     char libc[64], compiler[64], counter[64];

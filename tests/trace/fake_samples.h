@@ -1,4 +1,5 @@
-/* fake_samples.h - between the two parts of the fake libcupti that share its host interface. */
+/* fake_samples.h - the function by which fake_counters.c reads sampled values from fake_samples.c; both are parts of the
+ * fake libcupti. */
 #ifndef PB_FAKE_SAMPLES_H
 #define PB_FAKE_SAMPLES_H
 #include <stdbool.h>

@@ -16,8 +16,9 @@ typedef struct pb_call {
 pb_status pb_call_bind(pb_ctx *ctx, const pb_op *op, const int *dim, pb_dtype dtype, pb_call *out);
 void pb_call_unbind(pb_call *c); /* {0} is allowed */
 
-/* The shapes that a call may have: those of whose axes none is outside the limits. A size lies between the least in the
- * op's own shapes and `most`; an axis that is at most 8 in all of them is a choice, and lies within them. EINVAL. */
+/* Checks that every axis of a shape is within its limits. Lower limit: the smallest value in the op's own shapes. Upper
+ * limit: the larger of `most` and the largest value there; for a choice (a lower-case axis that is at most 8 in all of
+ * them) the latter alone. EINVAL: an axis is not. */
 pb_status pb_call_check_shape(const pb_op *op, const int *dim, size_t most);
 /* Parses a shape such as "B1.S256.D576" (pb_dims_text). EINVAL: it does not have the op's axes. */
 pb_status pb_call_parse_shape(const pb_op *op, const char *text, int *dim);

@@ -1,5 +1,5 @@
-/* ratios_test.c - tests of the derived metrics clip_over_sync and graph_over_eager: from which two cases of a process a
- * ratio is computed, its value, and which cases get no ratio. */
+/* ratios_test.c - tests of the metrics of ratios.def: from which two cases of a process a ratio is computed, its value,
+ * and which cases get no ratio. */
 #include "bench/derived/ratios.h"
 #include "bench/suites/profile_level.h"
 #include "tests/bench/emitter.h"

@@ -144,9 +144,8 @@ static void v4_lists_are_a_window_and_complete_groups(void **state)
     free(idx);
 }
 
-/* ---- FLOPs of a case -------------------------------------------------------------------------------------- */
+/* ---- distributions of biases ------------------------------------------------------------------------------ */
 
-/* The FLOP counts equal those that the authors of the public kernels (FlashMLA) give for these shapes. */
 /* The number of pairs of neighbouring keys of which exactly one is among the `keep` keys with the largest biases. */
 static int edges_of(const char *line, int keep)
 {
@@ -181,6 +180,9 @@ static void biases_keep_keys_in_runs_and_blocks(void **state)
     assert_true(runs > 2 * blocks && runs < 300);
 }
 
+/* ---- FLOPs of a case -------------------------------------------------------------------------------------- */
+
+/* The FLOP counts equal those that the authors of the public kernels (FlashMLA) give for these shapes. */
 static void work_is_counted_as_public_kernels_count_it(void **state)
 {
     const pb_attn f = sizes_of("fwd heads=64 topk=640 seq=1280"), b = sizes_of("bwd heads=64 topk=640 seq=1280");

@@ -94,7 +94,8 @@ static void assert_same_block(pb_ctx *ctx, const float *a, const float *b, size_
     free(x), free(y);
 }
 
-/* Rows of k in layer 1's qkv, updated alone by the ops. */
+/* The rows of k in layer 1's qkv get the same update from a training step as from the NorMuon ops called on these rows
+ * alone. */
 static void a_block_is_trained_as_a_matrix_of_its_own(void **state)
 {
     pb_ctx *ctx = *state;
