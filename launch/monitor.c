@@ -19,6 +19,7 @@
 #include "kernels/engine/clock.h"
 #include "launch/judge.h"
 #include "launch/place.h"
+#include "os/open_files.h"
 
 enum { STRANGERS = 32, NONE = -1, LOST_CODE = 125 };
 static const double settle = 10, starter_time = 3, join_time = 60, hello_time = 5;
@@ -341,6 +342,15 @@ static pb_status open_socket(pb_monitor *m)
     return PB_OK;
 }
 
+/* Every rank has a connection. poll() fails if it gets more descriptors than the process may have open. */
+static pb_status allow_connections(const pb_monitor *m)
+{
+    enum { OTHERS = 64 }; /* files, pipes and sockets that the process has besides */
+    char why[48];
+    snprintf(why, sizeof why, "to watch %d ranks", m->o.size);
+    return pb_allow_open_files((size_t)m->n + OTHERS, why);
+}
+
 static pb_status make_token(char token[PB_LAUNCH_TOKEN])
 {
     unsigned char random[PB_LAUNCH_TOKEN / 2];
@@ -364,6 +374,7 @@ static pb_status open_all(pb_monitor *m)
 {
     const pb_monitor_options *o = &m->o;
     m->n = o->size + STRANGERS;
+    PB_TRY(allow_connections(m));
     m->c = calloc((size_t)m->n, sizeof *m->c);
     m->m = calloc((size_t)o->size, sizeof *m->m);
     if (!m->c || !m->m) return pb_fail(PB_ENOMEM, "no memory to watch %d ranks", o->size);

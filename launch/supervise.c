@@ -121,7 +121,7 @@ static void listen_to(state *r)
  * and a process that it started may hold the pipe open. */
 static bool quiet(const state *r)
 {
-    return !r->over && (r->closed || (r->child->cases && (r->asked > 0 || r->killed > 0)));
+    return !r->over && (r->closed || r->killed > 0 || (r->child->cases && r->asked > 0));
 }
 
 /* Waits until a pipe is readable, a signal of the mask `open` arrives, or the time `due` has come. Reads the available
@@ -151,7 +151,7 @@ static void listen_until(state *r, int n, double due, const sigset_t *open)
 static bool reaped(state *r)
 {
     int status = 0;
-    if (!r->child->cases && !r->closed) return false;
+    if (!r->child->cases && !r->closed && !(r->killed > 0)) return false;
     if (waitpid(r->child->pid, &status, WNOHANG) != r->child->pid) return false;
     r->child->status = status;
     struct pollfd p = {.fd = r->child->pipe, .events = POLLIN};

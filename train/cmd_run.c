@@ -32,6 +32,7 @@ typedef struct run {
     long timed;    /* steps of this process */
     bool warned;   /* of a loss that no pretrained model has */
     bool stop;     /* this rank or, with several, another one was interrupted */
+    char log_failed[PB_LOG_WHY]; /* why the log could not be written; "": it could */
 } run;
 
 static long done(const run *r) { return (long)r->p.iteration; }
@@ -199,6 +200,14 @@ static void capture_fault(run *r, const pb_step_result *x)
     else if (*path && pb_train_leads(r->j.o)) fprintf(stderr, "train: step %ld: captured in %s\n", done(r), path);
 }
 
+/* If the log cannot be written, the run stops as if it were interrupted: all ranks save a checkpoint first. */
+static void write_log(run *r, const pb_log_row *row)
+{
+    if (*r->log_failed || pb_log_write(&r->log, row) == PB_OK) return;
+    snprintf(r->log_failed, sizeof r->log_failed, "%s", pb_error());
+    r->j.stop = true;
+}
+
 static pb_status one_step(run *r)
 {
     pb_step_result x;
@@ -216,23 +225,23 @@ static pb_status one_step(run *r)
     if (!r->j.o->quiet && (done(r) % r->j.o->log_interval == 0 || done(r) == r->j.schedule.steps || x.skipped))
         print_progress(r, &x, lr, memory);
     if (eval_due(r)) PB_TRY(evaluate(r, &eval_loss));
-    PB_TRY(pb_log_write(&r->log, &(pb_log_row){.step = (double)done(r),
-                                               .epoch = (double)pb_dataset_position(r->j.data).epoch,
-                                               .loss = x.loss,
-                                               .grad_norm = x.norm,
-                                               .lr = lr,
-                                               .step_time = x.seconds,
-                                               .tokens_per_second = x.tokens / x.seconds,
-                                               .peak_memory = memory,
-                                               .kernel_launches = x.kernel_launches,
-                                               .host_syncs = x.host_syncs,
-                                               .eval_loss = eval_loss,
-                                               .seq = x.S,
-                                               .record_time = x.recording,
-                                               .index_loss = x.index_loss,
-                                               .save_time = r->saver.waited,
-                                               .status = x.skipped ? "skipped" : "ok",
-                                               .note = x.why}));
+    write_log(r, &(pb_log_row){.step = (double)done(r),
+                               .epoch = (double)pb_dataset_position(r->j.data).epoch,
+                               .loss = x.loss,
+                               .grad_norm = x.norm,
+                               .lr = lr,
+                               .step_time = x.seconds,
+                               .tokens_per_second = x.tokens / x.seconds,
+                               .peak_memory = memory,
+                               .kernel_launches = x.kernel_launches,
+                               .host_syncs = x.host_syncs,
+                               .eval_loss = eval_loss,
+                               .seq = x.S,
+                               .record_time = x.recording,
+                               .index_loss = x.index_loss,
+                               .save_time = r->saver.waited,
+                               .status = x.skipped ? "skipped" : "ok",
+                               .note = x.why});
     r->saver.waited = 0;
     return pb_saver_step(&r->saver, &r->p, false);
 }
@@ -246,7 +255,7 @@ static void print_graphs(const pb_graphs *g)
 
 /* True if the run ends before its last step. With several ranks, all see the interruption of one after the same step,
  * because it travels with the losses. */
-static bool stopped(const run *r) { return r->j.comm ? r->stop : pb_interrupted(); }
+static bool stopped(const run *r) { return r->j.comm ? r->stop : pb_job_stops(&r->j); }
 
 /* Says how many steps of the run were skipped, and how many of them by the NaN guard alone. */
 static pb_status print_skipped(run *r)
@@ -277,23 +286,53 @@ static pb_status steps(run *r)
     }
     const bool stop = stopped(r);
     if (stop) {
-        if (pb_train_leads(r->j.o)) fprintf(stderr, "train: interrupted after step %ld\n", done(r));
+        if (pb_train_leads(r->j.o) && !*r->log_failed) fprintf(stderr, "train: interrupted after step %ld\n", done(r));
         if (done(r)) PB_TRY(pb_saver_step(&r->saver, &r->p, true));
     }
     PB_TRY(pb_saver_finish(&r->saver));
     PB_TRY(print_skipped(r));
     if (r->j.graph && !r->j.o->quiet) print_graphs(&r->graphs);
     pb_watchdog_stop(&r->watchdog); /* an export shows no progress, however long it takes */
-    if (stop) return PB_OK;
+    if (stop) {
+        const bool failed = *r->log_failed;
+        return pb_job_agree(&r->j, "the log",
+                            failed ? pb_fail(PB_EIO, "%s: training stopped after step %ld", r->log_failed, done(r))
+                                   : PB_OK);
+    }
     pb_where_phase("export");
     PB_TRY(pb_job_agree(&r->j, "the export", pb_export(&r->j, &r->export)));
     pb_where_phase(NULL);
-    return PB_OK;
+    const long skipped = (long)r->p.skipped_in_row;
+    if (!skipped) return PB_OK;
+    return pb_fail(PB_EWRONG,
+                   "the last %ld of %ld steps were skipped: the weights are those after step %ld, and may be why",
+                   skipped, done(r), done(r) - skipped);
 }
 
 /* Turns EPATH into EIO. Every path was usable when training began. A path that fails later is therefore a failure of
  * the machine (exit code 125), not a mistake of the user (exit code 2). */
 static pb_status blame_machine(pb_status s) { return s == PB_EPATH ? PB_EIO : s; }
+
+/* Opens the folders and files that the run writes. What can be checked is checked before the first of them is made. */
+static pb_status open_outputs(run *r)
+{
+    const pb_train_options *o = r->j.o;
+    const bool leads = pb_train_leads(o); /* one rank exports and writes the log */
+    const long after = o->resume ? done(r) : -1;
+    PB_TRY(pb_job_agree(&r->j, "the export folder",
+                        pb_export_open(leads ? o->export : NULL, pb_export_kind_of(&r->j), &r->export)));
+    PB_TRY(pb_capturing_open(&r->j));
+    PB_TRY(pb_profiling_check(&r->j));
+    PB_TRY(pb_job_agree(&r->j, "the log", pb_log_check(leads ? o->log : NULL, after)));
+    PB_TRY(pb_tensor_capture_check(&r->j, &r->tensors));
+    PB_TRY(pb_step_counters_check(&r->j, &r->counters));
+    PB_TRY(pb_profiling_open(&r->j, &r->profiling));
+    PB_TRY(pb_tensor_capture_open(&r->j, &r->profiling, &r->tensors));
+    PB_TRY(pb_step_counters_open(&r->j, &r->profiling, &r->counters));
+    pb_profile_on_attach(r->profiling.p, show_graphs, r);
+    /* The log is opened last: opening may truncate an existing log, so everything else must have been opened. */
+    return pb_job_agree(&r->j, "the log", pb_log_open(leads ? o->log : NULL, after, &r->log));
+}
 
 pb_status pb_train_run(const pb_train_options *o)
 {
@@ -305,20 +344,7 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) s = pb_job_explain_lost_device(&r.j, pb_job_open(&r.j, false));
     if (s == PB_OK) s = pb_job_agree(&r.j, "scratch memory", pb_job_explain_lost_device(&r.j, pb_job_reserve(&r.j)));
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
-    if (s == PB_OK) {
-        const char *dir = pb_train_leads(o) ? o->export : NULL; /* one rank exports */
-        s = pb_job_agree(&r.j, "the export folder", pb_export_open(dir, pb_export_kind_of(&r.j), &r.export));
-    }
-    if (s == PB_OK) s = pb_capturing_open(&r.j);
-    if (s == PB_OK) s = pb_profiling_check(&r.j);
-    if (s == PB_OK) s = pb_step_counters_check(&r.j, &r.counters);
-    if (s == PB_OK) s = pb_profiling_open(&r.j, &r.profiling);
-    if (s == PB_OK) s = pb_tensor_capture_open(&r.j, &r.profiling, &r.tensors);
-    if (s == PB_OK) s = pb_step_counters_open(&r.j, &r.profiling, &r.counters);
-    pb_profile_on_attach(r.profiling.p, show_graphs, &r);
-    /* The log is opened last: opening may truncate an existing log, so all other checks must have passed. */
-    const char *log = pb_train_leads(o) ? o->log : NULL;
-    if (s == PB_OK) s = pb_job_agree(&r.j, "the log", pb_log_open(log, o->resume ? done(&r) : -1, &r.log));
+    if (s == PB_OK) s = open_outputs(&r);
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);
         if (!o->quiet && *r.profiling.why) printf("%s\n", r.profiling.why);

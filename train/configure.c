@@ -56,6 +56,9 @@ static pb_status parse_targets(const char *list, unsigned *out)
 {
     char word[PB_OPTION_TEXT];
     unsigned bits = 0;
+    const size_t n = strlen(list);
+    if (strstr(list, ",,") || list[0] == ',' || (n && list[n - 1] == ','))
+        return pb_fail(PB_EINVAL, "--targets '%.60s': a word between commas is empty", list);
     while ((list = pb_next_item(list, ',', word, sizeof word))) {
         const int t = INDEX_OF(targets, word);
         if (t < 0) return pb_fail(PB_EINVAL, "--targets: '%s' is not one of q,k,v,o,gate,up,down", word);

@@ -18,6 +18,7 @@ typedef struct pb_job {
     pb_backend_id device;
     int number; /* of the GPU that --device names; with several ranks not read: see pb_job_device_number */
     bool graph; /* --mode graph */
+    bool stop;  /* the program sets it to stop after the next step, as after a signal */
     pb_ctx ctx;
     int rank, ranks;
     pb_topology topology;

@@ -38,9 +38,9 @@ static void print_exits(void)
 {
     static const char *const exits[][2] = {
         {"  0", "success"},
-        {"  1",
-         "run: --max-skipped ended it; smoke: a rung failed; eval: the loss is not finite; generate: logits are not "
-         "finite"},
+        {"  1", "run: --max-skipped ended it, or its last step was skipped; smoke: a rung failed; eval: the loss is "
+                "not finite; generate: logits are not "
+                "finite"},
         {"  2", "an argument, or a file that it names, is wrong"},
         {"  125", "interrupted, or the machine failed (no GPU, disk full, out of memory)"},
     };

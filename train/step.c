@@ -8,6 +8,8 @@
 #include "os/interrupt.h"
 #include "os/where.h"
 
+bool pb_job_stops(const pb_job *j) { return j->stop || pb_interrupted(); }
+
 /* True at a conversation's first token. Padding also has start == own index; it is told apart by mask 0
  * and by having no successor. */
 static bool begins_conversation(const pb_rows *r, size_t i, size_t in_row, size_t S)
@@ -151,7 +153,7 @@ pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
     pb_adamw_state was, is;
     PB_TRY(pb_trainer_state(j->trainer, &was));
     PB_TRY(pb_trainer_set_lr(j->trainer, (float)lr));
-    if (j->comm) PB_TRY(pb_trainer_set_stop(j->trainer, pb_interrupted()));
+    if (j->comm) PB_TRY(pb_trainer_set_stop(j->trainer, pb_job_stops(j)));
     const step_rows d = draw_rows(j);
     PB_TRY(run_micro_batches(j, g, &d, &r));
     PB_TRY(pb_trainer_state(j->trainer, &is));

@@ -26,6 +26,8 @@ typedef struct pb_step_result {
     pb_matrix_fault fault; /* with `guarded`: the matrix at fault */
 } pb_step_result;
 
+/* True if this rank was interrupted, or j->stop is set. */
+bool pb_job_stops(const pb_job *j);
 /* Allocates scratch memory for every row length that can occur. */
 pb_status pb_job_reserve(pb_job *j);
 /* Draws the next rows and makes one training step with learning rate lr. g NULL: run eagerly. */

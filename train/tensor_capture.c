@@ -16,10 +16,8 @@ static const char header[] =
     "micro_batch\n";
 enum { PATH = 1024 };
 
-static pb_status open_all(const pb_job *j, const pb_profiling *p, pb_tensor_capture *out)
+static pb_status check(const pb_train_options *o, pb_tensor_capture *out)
 {
-    const pb_train_options *o = j->o;
-    char folder[PATH];
     if (!o->capture_tensors) return PB_OK;
     if (o->profile_on_demand) return pb_fail(PB_EINVAL, "--capture-tensors needs a schedule, not --profile-on-demand");
     const pb_status s = pb_tok_pattern_open(o->capture_tensors, strlen(o->capture_tensors), false, &out->pattern);
@@ -28,16 +26,23 @@ static pb_status open_all(const pb_job *j, const pb_profiling *p, pb_tensor_capt
         snprintf(why, sizeof why, "%s", pb_error());
         return pb_fail(s, "--capture-tensors: %s", why);
     }
-    out->on = p->p != NULL;
-    if (snprintf(folder, PATH, "%s/tensors", o->profile_out) >= PATH / 2)
+    if (strlen(o->profile_out) + strlen("/tensors") >= PATH / 2)
         return pb_fail(PB_EINVAL, "--profile-out: the path is longer than %d bytes", PATH / 2);
-    return out->on ? pb_make_folder(folder) : PB_OK;
+    return PB_OK;
 }
 
-pb_status pb_tensor_capture_open(const pb_job *j, const pb_profiling *p, pb_tensor_capture *out)
+pb_status pb_tensor_capture_check(const pb_job *j, pb_tensor_capture *out)
 {
     *out = (pb_tensor_capture){0};
-    return pb_job_agree(j, "the capture of tensors", open_all(j, p, out));
+    return pb_job_agree(j, "the capture of tensors", check(j->o, out));
+}
+
+pb_status pb_tensor_capture_open(const pb_job *j, const pb_profiling *p, pb_tensor_capture *c)
+{
+    char folder[PATH];
+    c->on = j->o->capture_tensors && p->p;
+    if (c->on) snprintf(folder, PATH, "%s/tensors", j->o->profile_out);
+    return pb_job_agree(j, "the folder of captured tensors", c->on ? pb_make_folder(folder) : PB_OK);
 }
 
 /* ---- one step --------------------------------------------------------------------------------------------------- */

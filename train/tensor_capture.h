@@ -33,10 +33,12 @@ typedef struct pb_tensor_capture {
     bool lacks_memory;           /* the current step should be captured, but there is no memory for it */
 } pb_tensor_capture;
 
-/* Checks the option, and makes the folder. Agrees with the other ranks. EINVAL: no --profile-ranks, or
- * --profile-on-demand, which has no schedule; EINVAL, EFORMAT: not a regular expression that can be used. EPATH,
+/* Checks the option before anything is written. Agrees with the other ranks. EINVAL: --profile-on-demand, which has no
+ * schedule, or a path that is too long; EINVAL, EFORMAT: not a regular expression that can be used. */
+pb_status pb_tensor_capture_check(const pb_job *j, pb_tensor_capture *out);
+/* Call after pb_tensor_capture_check. Makes the folder, if this job is profiled. Agrees with the other ranks. EPATH,
  * EIO. */
-pb_status pb_tensor_capture_open(const pb_job *j, const pb_profiling *p, pb_tensor_capture *out);
+pb_status pb_tensor_capture_open(const pb_job *j, const pb_profiling *p, pb_tensor_capture *c);
 /* True if a captured step is read between its ops, because the next layer overwrites gradients of activations and
  * activations that are computed again. */
 bool pb_tensor_capture_between_ops(const pb_job *j);

@@ -184,6 +184,9 @@ static pb_status read_events(const char *path, const json_t *events, int64_t beg
         if (!ph || strcmp(ph, "X") != 0) continue;
         if (!name || !json_is_number(json_object_get(e, "ts")) || !json_is_number(json_object_get(e, "dur")))
             return pb_fail(PB_EINVAL, "%s: event %zu has no name, ts or dur", path, i);
+        if (!pb_trace_time_valid(number(e, "ts")) || !(number(e, "dur") >= 0) || !pb_trace_time_valid(number(e, "dur")))
+            return pb_fail(PB_EINVAL, "%s: event %zu: ts %g, dur %g: need times below 30 years, and dur not below 0",
+                           path, i, number(e, "ts"), number(e, "dur"));
         const double begin = pb_trace_moment(e, 0, begin_ns), end = pb_trace_moment(e, number(e, "dur"), begin_ns);
         const char *cat = json_string_value(json_object_get(e, "cat"));
         if (json_string_value(json_object_get(args, "Collective name")) &&

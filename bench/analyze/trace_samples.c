@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool pb_trace_time_valid(double us) { return us > -1e15 && us < 1e15; }
+
 double pb_trace_moment(const json_t *event, double after_us, int64_t begin_ns)
 {
     const double us = json_number_value(json_object_get(event, "ts"));
@@ -55,6 +57,8 @@ static pb_status list_values(const char *path, const json_t *events, int64_t beg
         if (!ph || strcmp(ph, "C") != 0 || !cat || strcmp(cat, "hardware_counters") != 0) continue;
         if (!name || !json_is_number(json_object_get(e, "ts")) || !json_is_number(value))
             return pb_fail(PB_EINVAL, "%s: event %zu, a sample, has no name, ts or value", path, i);
+        if (!pb_trace_time_valid(json_number_value(json_object_get(e, "ts"))))
+            return pb_fail(PB_EINVAL, "%s: event %zu, a sample: need a time below 30 years", path, i);
         const int metric = metric_of(s, name);
         if (metric < 0) return pb_fail(PB_EINVAL, "%s: more than %d sampled metrics", path, PB_GROUP_METRICS);
         all[(*n)++] = (counted){pb_trace_moment(e, 0, begin_ns), json_number_value(value), metric};

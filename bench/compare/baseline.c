@@ -12,6 +12,7 @@
 #include "bench/rows/rows.h"
 #include "os/draft.h"
 #include "os/file.h"
+#include "os/text.h"
 
 enum { MAX_SUITES = 32, VERDICTS = 256 };
 
@@ -260,8 +261,10 @@ static void close_storing(storing *s)
 static pb_exit baseline(const char *run, const pb_baseline_opts *o, bool update, FILE *out)
 {
     char newest[PB_PATH_TEXT];
-    if (update && (!o->reason || !*o->reason))
+    if (update && (!o->reason || !o->reason[strspn(o->reason, " ")]))
         return pb_file_exit(pb_fail(PB_EINVAL, "baseline update: a reason is required: --reason TEXT"));
+    if (o->reason && !pb_is_printable(o->reason))
+        return pb_file_exit(pb_fail(PB_EINVAL, "baseline: --reason: need a text without control characters"));
     storing *s = calloc(1, sizeof *s);
     if (!s) return pb_file_exit(pb_fail(PB_ENOMEM, "baseline: out of memory"));
     s->o = o;

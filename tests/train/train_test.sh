@@ -41,6 +41,7 @@ plan --ranks 2 --device cuda:1                |   2 | --device cuda:1: each rank
 --warmup 60                                   |   2 | --warmup 60: need 0 to 50
 --rank 4096                                   |   2 | rank 4096: need 1 to 64
 --targets q,z                                 |   2 | --targets: 'z' is not one of
+--targets q,,v                                |   2 | --targets 'q,,v': a word between commas is empty
 --seq 4096                                    |   2 | seq 4096: need 1 to 2048 for tiny
 --seq 4096 --data /proc/nowhere               |   2 | seq 4096: need 1 to 2048 for tiny
 --layers 3 --data /proc/nowhere               |   2 | layers 3: need 1 to 2, or 0 for all layers of tiny
@@ -73,7 +74,8 @@ plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --steps 2 --tuning qlora --mode graph         |   0 | step      2/2
 --steps 2 --dtype bf16 --clip none            |   0 | step      2/2
 --mode graph --clip sync                      |   2 | --clip sync has host syncs in every step, which --mode graph cannot record
---loss-scale 0                                |   2 | loss scale 0: need a finite number above 0
+--loss-scale 0                                |   2 | loss scale 0: need a number above 0 that is finite in f32
+--loss-scale 1e-39 --steps 1                  |   2 | loss scale 1e-39: need a number above 0 that is finite in f32, and whose inverse is
 --bucket -1                                   |   2 | --bucket -1
 --pack strem                                  |   2 | did you mean 'stream'?
 --pack stream --mode graph --steps 3 --batch 1 |   0 | graphs: 1 recorded
@@ -465,6 +467,7 @@ expect 0 's/step' "$train" --steps 5 --seq 16 --batch 1
 [[ $(grep '^step' log | sed 's/.*left \([^ ]*\) .*/\1/' | tr '\n' ' ') =~ ^\?\ \?\ 0:[0-9:]+\ 0:[0-9:]+\ 0:00:00\ $ ]] || fail "time left: $(grep '^step' log)"
 expect 2 'tiny-qwen3' "$train" --model tinny
 grep -q 'no folder or GGUF file of this name exists' log || fail 'a folder that is missing is not said to be'
+expect 2 'train: text.txt is neither a folder nor a GGUF file' bash -c 'echo text >text.txt; exec "$0" --model text.txt' "$train"
 
 # ---- interrupted -----------------------------------------------------------------------------------------
 "$train" --steps 1000000 --log i.csv >log 2>&1 & pid=$!

@@ -1,6 +1,7 @@
 /* input.c - finds the model, the data, the tokenizer and the chat template that a user names. */
 #include "trainer/input/input.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,9 @@ pb_status pb_input_find_model(pb_input *in, const char *model)
     if (!pb_input_is_path(model)) {
         char names[400];
         snprintf(names, sizeof names, "%s", pb_error());
-        return pb_fail(s, "%s, and no folder or GGUF file of this name exists", names);
+        if (access(model, F_OK) != 0) return pb_fail(s, "%s, and no folder or GGUF file of this name exists", names);
+        if (access(model, R_OK) != 0) return pb_fail_errno(errno, "%s", model);
+        return pb_fail(PB_EINVAL, "%s is neither a folder nor a GGUF file", model);
     }
     PB_TRY(pb_hf_config_open(model, &in->hf));
     in->geometry = &in->hf.g;

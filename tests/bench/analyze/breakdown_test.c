@@ -266,6 +266,17 @@ static void files_that_are_cut_off_are_named(void **state)
     CHECK_OK(pb_file_replace(path, "{}", 2));
     CHECK_FAILS(pb_profile_run_read(test_folder, &r), PB_EINVAL, "rank0.json.gz: not a trace");
     pb_profile_run_free(&r);
+    static const char *const times[] = {"\"ts\":1,\"dur\":-1", "\"ts\":1,\"dur\":1e308", "\"ts\":-1e300,\"dur\":1"};
+    for (int i = 0; i < 3; i++) {
+        char trace[400];
+        snprintf(trace, sizeof trace,
+                 "{\"plumb\":{\"steps\":[1,2],\"window_ns\":[0,1]},\"distributedInfo\":{\"rank\": 0},\"traceEvents\":"
+                 "[{\"ph\":\"X\",\"name\":\"x\",\"tid\":1,%s}]}",
+                 times[i]);
+        CHECK_OK(pb_file_replace(path, trace, strlen(trace)));
+        CHECK_FAILS(pb_profile_run_read(test_folder, &r), PB_EINVAL, "need times below 30 years, and dur not below 0");
+        pb_profile_run_free(&r);
+    }
     CHECK_OK(pb_file_replace(in_folder("manifest.json"), "{\"format\": 2}", 13));
     CHECK_FAILS(pb_profile_run_read(test_folder, &r), PB_EINVAL, "manifest.json: not the manifest");
     pb_profile_run_free(&r);

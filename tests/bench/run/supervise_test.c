@@ -20,7 +20,7 @@
 /* Long enough for a busy machine, where a child may begin to run late. */
 enum { GRACE_MS = 200, LIMIT_MS = 400, DEADLINE_MS = 400, CHILD_MS = 1500, LONG_MS = 20000 };
 
-typedef enum act { ENDS, BEATS, WAITS, IGNORES, STOPS, DIES, LEAVES_A_CHILD } act;
+typedef enum act { ENDS, BEATS, WAITS, IGNORES, STOPS, DIES, LEAVES_A_CHILD, LEAVES_A_LONG_ONE } act;
 
 /* Memory shared by the test, the supervising process and its children. */
 static struct shared {
@@ -47,6 +47,8 @@ static void perform(const void *self, int fd)
     if (what == STOPS) raise(SIGSTOP);
     if (what == DIES) raise(SIGKILL);
     if (what == LEAVES_A_CHILD && fork() == 0) nap(CHILD_MS);
+    if (what == LEAVES_A_LONG_ONE && fork() == 0)
+        close(1), close(2), nap(LONG_MS); /* ctest would wait for its output */
     if (what == WAITS || what == IGNORES) nap(LONG_MS);
     _exit(7);
 }
@@ -210,6 +212,10 @@ static void test_end_of_file(void **state)
     }
     played((play){.n = 1, .what = {LEAVES_A_CHILD}, .heartbeats = true});
     assert_true(shared->child[0].took < 0.8e-3 * CHILD_MS);
+    /* A second signal ends the wait for them. */
+    played((play){.n = 1, .what = {LEAVES_A_LONG_ONE}, .signals = {SIGINT, SIGINT}});
+    assert_int_equal(code_of(0), 7);
+    assert_true(shared->child[0].took < 0.5e-3 * LONG_MS);
 }
 
 /* true: kill() has no effect, as for a process inside a driver call that never returns. */

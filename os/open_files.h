@@ -1,0 +1,11 @@
+/* open_files.h - the limit of files that a process may have open at once (ulimit -n). */
+#ifndef PB_OPEN_FILES_H
+#define PB_OPEN_FILES_H
+#include <stddef.h>
+
+#include "os/status.h"
+
+/* Raises the limit to n, if it is lower. `why` is the beginning of the message, such as "to watch 60 ranks". EINVAL: the
+ * system allows fewer. */
+pb_status pb_allow_open_files(size_t n, const char *why);
+#endif
