@@ -98,9 +98,9 @@ pb_status pb_cli_parse_shown(const pb_cli *cli, int command, int argc, char **ar
 void pb_option_text(const pb_option_info *i, char *out, size_t n);
 /* Writes a command as it is typed, with - in place of _, and returns `out`. */
 const char *pb_command_text(const pb_command_info *c, char out[PB_OPTION_TEXT]);
+enum { PB_HELP_WIDTH = 110, PB_HELP_COLUMN = 30 };
 /* Prints `left`, and from column `column` on the words of `text`, in lines of at most PB_HELP_WIDTH characters. The text
  * begins in a line of its own if `left` reaches the column. */
-enum { PB_HELP_WIDTH = 110, PB_HELP_COLUMN = 30 };
 void pb_cli_print_entry(const char *left, int column, const char *text, FILE *out);
 /* Prints an entry for each option of a command, the descriptions from PB_HELP_COLUMN on. */
 void pb_cli_print_options(const pb_cli *cli, int command, FILE *out);

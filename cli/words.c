@@ -3,6 +3,15 @@
 
 #include <string.h>
 
+bool pb_has_empty_item(const char *list, char separator)
+{
+    for (const char *end;; list = end + 1) {
+        end = strchr(list, separator);
+        if (end == list || !*list) return true;
+        if (!end) return false;
+    }
+}
+
 const char *pb_next_item(const char *list, char separator, char *out, size_t n)
 {
     while (list && *list == separator) list++;

@@ -4,8 +4,9 @@
  * A child was started by pb_start() (start.h) and is connected to this process by a pipe, which is one of two kinds:
  *   heartbeat pipe     the child writes heartbeats (heartbeat.h). It has ended when waitpid() says so.
  *   end-of-file pipe   nothing is written to it. The child has ended when it and every process that inherited its end
- *                      of the pipe have ended, so that none of them measures any longer. After a SIGKILL it is not
- *                      waited for the others, which the signal does not reach.
+ *                      of the pipe have ended, so that none of them measures any longer. After a SIGKILL,
+ *                      pb_supervise() waits only for the child itself: the signal does not reach the processes that the
+ *                      child started, and they may keep running.
  *
  * What happens, to each child that has not ended:
  *   the first SIGINT, SIGTERM or SIGHUP of this process (os/interrupt.h)   it is forwarded

@@ -5,7 +5,7 @@
 
 #include "os/status.h"
 
-/* Raises the limit to n, if it is lower. `why` is the beginning of the message, such as "to watch 60 ranks". EINVAL: the
- * system allows fewer. */
+/* Raises the limit to n, if it is lower. `why` is the beginning of the message, such as "to watch 60 ranks". EIO: the
+ * limit cannot be raised so far. */
 pb_status pb_allow_open_files(size_t n, const char *why);
 #endif

@@ -93,6 +93,18 @@ static bool connected_to_itself(int fd)
            n == m && memcmp(&here, &there, n) == 0;
 }
 
+int pb_socket_use(int fd)
+{
+    if (!connected_to_itself(fd)) {
+        set_options(fd);
+        return fd;
+    }
+    const struct linger now = {.l_onoff = 1}; /* a reset: TIME_WAIT would keep the port from rank 0 for a minute */
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    (void)close(fd);
+    return -1;
+}
+
 static int connect_to(const struct addrinfo *a, double deadline)
 {
     int error = 0;
@@ -105,12 +117,7 @@ static int connect_to(const struct addrinfo *a, double deadline)
         (void)close(fd);
         return -1;
     }
-    if (connected_to_itself(fd)) {
-        (void)close(fd);
-        return -1;
-    }
-    set_options(fd);
-    return fd;
+    return pb_socket_use(fd);
 }
 
 int pb_socket_connect(const char *host, int port, double deadline)

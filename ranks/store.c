@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "os/open_files.h"
 #include "ranks/socket.h"
 
 /* Each kind of message begins with a value of its own, so that a peer that sends back what it gets is not taken for
@@ -159,7 +160,11 @@ static void number_hosts(pb_store *s)
 
 pb_status pb_store_accept(pb_store *s, const pb_store_address *a, const pb_world_member *me, int listener)
 {
-    pb_status status = prepare(s, s->size);
+    enum { OTHERS = 64 }; /* files and sockets that the process has besides the connections */
+    char why[48];
+    snprintf(why, sizeof why, "to connect %d ranks", s->size);
+    pb_status status = pb_allow_open_files((size_t)s->size + OTHERS, why); /* poll() fails beyond the limit */
+    if (status == PB_OK) status = prepare(s, s->size);
     if (status == PB_OK) {
         s->members[0] = *me;
         status = accept_all(s, a, listener);
@@ -228,7 +233,7 @@ static pb_status receive_reply(pb_store *s, double deadline, const char *what, v
     pb_io io = pb_socket_receive(s->fd[0], &r, sizeof r, deadline);
     const bool failure = io == PB_IO_OK && r.status != PB_OK && r.bytes <= sizeof s->why;
     if (io == PB_IO_OK && (r.magic != REPLY || (!failure && (r.bytes != n || r.number != s->number))))
-        return breaks(s, PB_EIO, "%s: rank 0 on %s sent something else than a reply", what, host);
+        return breaks(s, PB_EIO, "%s: rank 0 on %s sent something other than a reply", what, host);
     if (io == PB_IO_OK) io = pb_socket_receive(s->fd[0], failure ? s->why : bytes, r.bytes, deadline);
     if (io == PB_IO_OK && !failure) return PB_OK;
     if (io == PB_IO_OK) {

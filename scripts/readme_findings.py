@@ -131,8 +131,10 @@ def injected(s):
 
 
 def judged_value(q, worst):
-    """The stored value, which is the median of a session. If that meets the bound, the value of the process that failed,
+    """The median and the worst process of a run; the stored value of a session, which is its median. If that meets the bound, the value of the process that failed,
     where its note has one."""
+    if len(q.values) > 1:
+        return f"median {q.value:.4g}, worst of {len(q.values)} processes {worst:.4g}"
     noted = q.how.rpartition(": ")[2]
     meets = worst >= q.bound if q.relation.startswith(">") else worst <= q.bound
     return noted if meets and len(q.values) == 1 and re.fullmatch(r"[\d.e+-]+", noted) else f"{worst:.4g}"
@@ -174,7 +176,7 @@ def failed(s):
     texts = [f"`{q.id}` requires {ratio_of(q)} {q.relation} {q.bound:g}, measured {' and '.join(values)}"
              for q, values in cases.values()]
     if texts:
-        return f"**{sum(len(v) for _, v in cases.values())} of {len(judged)} cases failed** (newest sessions): " + "; ".join(texts)
+        return f"**{sum(len(v) for _, v in cases.values())} of {len(judged)} cases failed** (newest stored runs): " + "; ".join(texts)
     return f"all {len(judged)} are met" if judged else ""
 
 

@@ -80,6 +80,8 @@ def collectives(s, r):
             key = key_of("comm/" + name, axes)
             rows.append([name, axes["ranks"], axes["dtype"], axes["bytes"], si(r.get(key, "time"), "s"),
                          si(r.get(key, "bus_bandwidth"), "B/s"), *ratio_to_peer(pairs, key)])
+    if not rows:
+        return ""
     return (f"{r.source()}; the last two "
             f"columns: {beside}.\n\n"
             + table(["collective", "GPUs", "dtype", "bytes", "time", "bus bandwidth", "PyTorch's time over Plumb's",
@@ -135,9 +137,8 @@ def share_of(ranks, efficiency):
 
 
 def shared_kind(axes):
-    if axes["variant"] == "sparse":
-        return f"sparse, {axes['topk']} keys of a query"
-    return "dense" if axes["topk"] == "0" else f"dense over {axes['topk']} keys of a query"
+    keys = f", {axes['topk']} keys of a query" if axes["topk"] != "0" else ""
+    return axes["variant"] + keys
 
 
 @needs("attention.csv")
@@ -146,15 +147,18 @@ def shared_rows(_, r):
     # The key of a requirement does not name the pass, but its id does: RANKS-CP-SPARSE-FWD.
     judged = {p: [q for q in r.requirements("RANKS") if q.id.endswith(p.upper())] for p in ("fwd", "bwd")}
     rows = []
-    cases = of_ranks(r, "attention/fwd", "scaling_efficiency")
-    for axes in sorted(cases, key=lambda a: (int(a["seq"]), a["variant"], int(a["topk"]), int(a["ranks"]), "slices" in a)):
+    shape = {"heads": "64", "qk": "512", "dtype": "bf16"}
+    cases = {key_of("", a): a for p in judged for a in of_ranks(r, "attention/" + p, "scaling_efficiency", **shape)}
+    order = lambda a: (int(a["seq"]), a["variant"], int(a["topk"]), int(a["ranks"]), "slices" in a)
+    for axes in sorted(cases.values(), key=order):
         cells = [shared_kind(axes), axes["seq"], axes["ranks"], axes.get("slices", "contiguous")]
         for p in ("fwd", "bwd"):
             key, share = key_of("attention/" + p, axes), functools.partial(share_of, int(axes["ranks"]))
             q = next((q for q in judged[p] if key_of("attention/" + p, q.axes) == key), None)
             cells += [si(r.get(key, "kernel_time"), "s"), plain(share(r.get(key, "scaling_efficiency")), "{:.3f}"),
                       f"at most {share(q.bound):.2f}: {q.verdict()}" if q else "", si(r.get(key, EXPOSED), "s")]
-        cells.append(plain(r.get(key_of("attention/fwd", axes), "score_imbalance")))
+        imbalance = [r.get(key_of("attention/" + p, axes), "score_imbalance") for p in judged]
+        cells.append(plain(next((x for x in imbalance if x is not None), None)))
         rows.append(cells)
     if not rows:
         return ""

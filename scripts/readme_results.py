@@ -143,8 +143,8 @@ class Results:
         return [Requirement(key, rows) for key, rows in self.judged.items() if key.startswith("requirement/" + prefix)]
 
     def source(self):
-        """The file, and of how many sessions and processes the figures are the median which get() returned since the
-        last call: a table calls this after it has made its rows."""
+        """The file, and the number of sessions and processes whose median the table shows. Call it after the rows are
+        made: it counts what get() returned since the last call."""
         counts, self.shown = {self.count[at] for at in self.shown} or {1}, set()
         sessions = f"{span(counts, '{}')} sessions of " if self.is_stored and max(counts) > 1 else ""
         return f"{file_of(self)}, median of {sessions}{several(self.processes, 'process')}"

@@ -27,12 +27,12 @@ typedef struct run {
     pb_tensor_capture tensors;
     pb_step_counters counters;
     pb_watchdog watchdog;
-    pb_progress p; /* p.iteration: completed steps, including those of earlier processes of a resumed run */
-    double pace;   /* smoothed seconds per step; 0: not known yet */
-    long timed;    /* steps of this process */
-    bool warned;   /* of a loss that no pretrained model has */
-    bool stop;     /* this rank or, with several, another one was interrupted */
-    char log_failed[PB_LOG_WHY]; /* why the log could not be written; "": it could */
+    pb_progress p;        /* p.iteration: completed steps, including those of earlier processes of a resumed run */
+    double pace;          /* smoothed seconds per step; 0: not known yet */
+    long timed;           /* steps of this process */
+    bool warned;          /* of a loss that no pretrained model has */
+    bool stop;            /* this rank or, with several, another one was interrupted */
+    char log_failed[512]; /* why the log could not be written; "": it could */
 } run;
 
 static long done(const run *r) { return (long)r->p.iteration; }
@@ -255,7 +255,30 @@ static void print_graphs(const pb_graphs *g)
 
 /* True if the run ends before its last step. With several ranks, all see the interruption of one after the same step,
  * because it travels with the losses. */
-static bool stopped(const run *r) { return r->j.comm ? r->stop : pb_job_stops(&r->j); }
+static bool stopped(const run *r)
+{
+    const bool last = done(r) == r->j.schedule.steps;
+    return r->j.comm ? r->stop : pb_interrupted() || (r->j.stop && !last);
+}
+
+/* Fails on all ranks if the log could not be written. */
+static pb_status agree_on_log(run *r)
+{
+    const bool failed = *r->log_failed;
+    return pb_job_agree(&r->j, "the log",
+                        failed ? pb_fail(PB_EIO, "%s: the run ended after step %ld", r->log_failed, done(r)) : PB_OK);
+}
+
+/* Saves a checkpoint of a run that is stopped. If that fails too, the message also says why it was stopped. */
+static pb_status save_stopped(run *r)
+{
+    char why[512];
+    if (pb_train_leads(r->j.o) && !*r->log_failed) fprintf(stderr, "train: interrupted after step %ld\n", done(r));
+    const pb_status s = done(r) ? pb_saver_step(&r->saver, &r->p, true) : PB_OK;
+    if (s == PB_OK || !*r->log_failed) return s;
+    snprintf(why, sizeof why, "%s", pb_error());
+    return pb_fail(s, "%s; %s", r->log_failed, why);
+}
 
 /* Says how many steps of the run were skipped, and how many of them by the NaN guard alone. */
 static pb_status print_skipped(run *r)
@@ -274,6 +297,7 @@ static pb_status print_skipped(run *r)
 static pb_status give_up(run *r)
 {
     PB_TRY(pb_saver_finish(&r->saver));
+    PB_TRY(agree_on_log(r));
     return pb_fail(PB_EWRONG, "step %ld: %ld steps in a row had no finite loss%s (limit: --max-skipped)", done(r),
                    (long)r->p.skipped_in_row, r->j.cfg.normuon.guard ? ", gradient and update" : " and gradient");
 }
@@ -285,47 +309,45 @@ static pb_status steps(run *r)
         if ((long)r->p.skipped_in_row >= r->j.o->max_skipped) return give_up(r);
     }
     const bool stop = stopped(r);
-    if (stop) {
-        if (pb_train_leads(r->j.o) && !*r->log_failed) fprintf(stderr, "train: interrupted after step %ld\n", done(r));
-        if (done(r)) PB_TRY(pb_saver_step(&r->saver, &r->p, true));
-    }
+    if (stop) PB_TRY(save_stopped(r));
     PB_TRY(pb_saver_finish(&r->saver));
     PB_TRY(print_skipped(r));
     if (r->j.graph && !r->j.o->quiet) print_graphs(&r->graphs);
     pb_watchdog_stop(&r->watchdog); /* an export shows no progress, however long it takes */
-    if (stop) {
-        const bool failed = *r->log_failed;
-        return pb_job_agree(&r->j, "the log",
-                            failed ? pb_fail(PB_EIO, "%s: training stopped after step %ld", r->log_failed, done(r))
-                                   : PB_OK);
-    }
+    if (stop) return agree_on_log(r);
     pb_where_phase("export");
     PB_TRY(pb_job_agree(&r->j, "the export", pb_export(&r->j, &r->export)));
     pb_where_phase(NULL);
+    PB_TRY(agree_on_log(r));
     const long skipped = (long)r->p.skipped_in_row;
     if (!skipped) return PB_OK;
-    return pb_fail(PB_EWRONG,
-                   "the last %ld of %ld steps were skipped: the weights are those after step %ld, and may be why",
-                   skipped, done(r), done(r) - skipped);
+    return pb_fail(
+        PB_EWRONG,
+        "the last %ld of %ld steps were skipped, so the weights are still those after step %ld; if they are the "
+        "cause, resume from an earlier checkpoint",
+        skipped, done(r), done(r) - skipped);
 }
 
 /* Turns EPATH into EIO. Every path was usable when training began. A path that fails later is therefore a failure of
  * the machine (exit code 125), not a mistake of the user (exit code 2). */
 static pb_status blame_machine(pb_status s) { return s == PB_EPATH ? PB_EIO : s; }
 
-/* Opens the folders and files that the run writes. What can be checked is checked before the first of them is made. */
+/* Opens the folders and files that the run writes. All checks come first, so that a refused run makes none of them; the
+ * folder of --save exists already. */
 static pb_status open_outputs(run *r)
 {
     const pb_train_options *o = r->j.o;
     const bool leads = pb_train_leads(o); /* one rank exports and writes the log */
     const long after = o->resume ? done(r) : -1;
+    const char *const made[] = {o->export, o->capture_nan, o->profile_out};
+    PB_TRY(pb_profiling_check(&r->j));
+    PB_TRY(
+        pb_job_agree(&r->j, "the log", pb_log_check(leads ? o->log : NULL, after, made, sizeof made / sizeof *made)));
+    PB_TRY(pb_tensor_capture_check(&r->j, &r->tensors));
+    PB_TRY(pb_step_counters_check(&r->j, &r->counters));
     PB_TRY(pb_job_agree(&r->j, "the export folder",
                         pb_export_open(leads ? o->export : NULL, pb_export_kind_of(&r->j), &r->export)));
     PB_TRY(pb_capturing_open(&r->j));
-    PB_TRY(pb_profiling_check(&r->j));
-    PB_TRY(pb_job_agree(&r->j, "the log", pb_log_check(leads ? o->log : NULL, after)));
-    PB_TRY(pb_tensor_capture_check(&r->j, &r->tensors));
-    PB_TRY(pb_step_counters_check(&r->j, &r->counters));
     PB_TRY(pb_profiling_open(&r->j, &r->profiling));
     PB_TRY(pb_tensor_capture_open(&r->j, &r->profiling, &r->tensors));
     PB_TRY(pb_step_counters_open(&r->j, &r->profiling, &r->counters));

@@ -56,9 +56,7 @@ static pb_status parse_targets(const char *list, unsigned *out)
 {
     char word[PB_OPTION_TEXT];
     unsigned bits = 0;
-    const size_t n = strlen(list);
-    if (strstr(list, ",,") || list[0] == ',' || (n && list[n - 1] == ','))
-        return pb_fail(PB_EINVAL, "--targets '%.60s': a word between commas is empty", list);
+    if (*list && pb_has_empty_item(list, ',')) return pb_fail(PB_EINVAL, "--targets: '%.60s' has an empty word", list);
     while ((list = pb_next_item(list, ',', word, sizeof word))) {
         const int t = INDEX_OF(targets, word);
         if (t < 0) return pb_fail(PB_EINVAL, "--targets: '%s' is not one of q,k,v,o,gate,up,down", word);
@@ -204,6 +202,8 @@ static pb_status configure_text(const pb_train_options *o, pb_job *j)
     const char *data = o->data ? o->data : pb_large_text_path(j->input.paths[0], sizeof j->input.paths[0]);
     PB_TRY(pb_input_find_text(&j->input, data, o->tokenizer, o->template ? INDEX_OF(templates, o->template) : -1));
     *chat = j->input.chat;
+    if ((o->thinking || o->keep_thinking) && chat->family != PB_TEMPLATE_DEEPSEEK_V4)
+        return pb_fail(PB_EINVAL, "--thinking and --keep-thinking: only the template deepseek-v4 has a thinking mode");
     chat->thinking = o->thinking;
     chat->keep_thinking = o->keep_thinking;
     return PB_OK;

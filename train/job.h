@@ -18,7 +18,8 @@ typedef struct pb_job {
     pb_backend_id device;
     int number; /* of the GPU that --device names; with several ranks not read: see pb_job_device_number */
     bool graph; /* --mode graph */
-    bool stop;  /* the program sets it to stop after the next step, as after a signal */
+    /* Set by the program: ends the run as a signal would, with one rank after this step, with several after the next. */
+    bool stop;
     pb_ctx ctx;
     int rank, ranks;
     pb_topology topology;

@@ -70,22 +70,26 @@ static pb_status exists_already(const char *path)
     return pb_fail(PB_EPATH, "--log %s exists already: give a new name, or --resume to continue it", path);
 }
 
-/* A new file can be made if its folder can be written. */
-static pb_status check_folder(const char *path)
+/* A new file can be made if its folder can be written, or will exist. */
+static pb_status check_folder(const char *path, const char *const *made, size_t n)
 {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    const int n = slash ? (int)(slash - path) : 0;
-    snprintf(folder, sizeof folder, "%.*s", !slash ? 1 : n ? n : 1, !slash ? "." : n ? path : "/");
-    return access(folder, W_OK | X_OK) == 0 ? PB_OK : fail(path);
+    const int length = slash ? (int)(slash - path) : 0;
+    snprintf(folder, sizeof folder, "%.*s", !slash ? 1 : length ? length : 1, !slash ? "." : length ? path : "/");
+    if (access(folder, W_OK | X_OK) == 0) return PB_OK;
+    const pb_status s = fail(path);
+    for (size_t i = 0; i < n; i++)
+        if (made[i] && access(made[i], F_OK) != 0 && strcmp(made[i], folder) == 0) return PB_OK;
+    return s;
 }
 
-pb_status pb_log_check(const char *path, long after)
+pb_status pb_log_check(const char *path, long after, const char *const *made, size_t n)
 {
     char line[1024];
     FILE *f;
     if (!path) return PB_OK;
-    if (access(path, F_OK) != 0) return check_folder(path);
+    if (access(path, F_OK) != 0) return check_folder(path, made, n);
     if (after < 0) return exists_already(path);
     if (access(path, R_OK | W_OK) != 0) return fail(path);
     PB_TRY(pb_file_read(path, &f));
@@ -128,7 +132,7 @@ pb_status pb_log_write(pb_log *l, const pb_log_row *r)
     if (!f) return pb_fail(PB_ENOMEM, "%s: no memory for a row", l->path);
     format_row(f, r);
     const long n = ftell(f);
-    fclose(f);
+    if (fclose(f) != 0 || n < 0 || n >= (long)sizeof row) return pb_fail(PB_EIO, "%s: a row is too long", l->path);
     const int fd = fileno(l->f);
     const off_t end = lseek(fd, 0, SEEK_END);
     long done = 0;

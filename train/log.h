@@ -15,8 +15,6 @@ typedef struct pb_log_row {
     const char *status, *note;
 } pb_log_row;
 
-enum { PB_LOG_WHY = 400 }; /* bytes of the message of an error, with NUL */
-
 typedef struct pb_log {
     FILE *f; /* NULL: no log */
     const char *path;
@@ -33,8 +31,9 @@ typedef struct pb_log {
  * EPATH: a new file is requested but the file exists, or it cannot be opened or is not a regular file. EINVAL: the
  * existing file is not a log of `train --log`; it is not changed. EIO. */
 pb_status pb_log_open(const char *path, long after, pb_log *out);
-/* Finds the errors of pb_log_open, but for those of a full disk, and changes no file. */
-pb_status pb_log_check(const char *path, long after);
+/* Makes the checks of pb_log_open without changing a file. A later pb_log_open fails only if writing or renaming does.
+ * made: folders that will exist by then, or NULLs; [n] */
+pb_status pb_log_check(const char *path, long after, const char *const *made, size_t n);
 /* EIO: the disk is full, for example; the file then ends with the row before. */
 pb_status pb_log_write(pb_log *l, const pb_log_row *r);
 pb_status pb_log_close(pb_log *l); /* {0} is allowed */

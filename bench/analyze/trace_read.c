@@ -58,6 +58,14 @@ static pb_status read_json(const char *path, json_t **out)
 
 static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
+/* A whole number; 0: it is none, or none that an int64_t holds. */
+static int64_t whole(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    const double x = json_number_value(v);
+    return json_is_integer(v) ? json_integer_value(v) : x > -9e18 && x < 9e18 ? (int64_t)x : 0;
+}
+
 static int compare_events(const void *x, const void *y)
 {
     const pb_trace_event *a = x, *b = y;
@@ -94,7 +102,7 @@ static pb_gpu_span gpu_span(const char *name, const char *cat, const json_t *arg
                          .copy = copy,
                          .begin = begin,
                          .end = end,
-                         .correlation = (int64_t)number(args, "correlation"),
+                         .correlation = whole(args, "correlation"),
                          .enqueued = (double)NAN,
                          .flops = number(args, "op_flops"),
                          .bytes = number(args, "op_bytes"),
@@ -131,9 +139,9 @@ static pb_trace_collective collective(const json_t *args, double begin, double e
         .name = json_string_value(json_object_get(args, "Collective name")),
         .group = json_string_value(json_object_get(args, "Process Group Name")),
         .dtype = dtype ? dtype : "?",
-        .ranks = (int)number(args, "Group size"),
-        .number = (int64_t)number(args, "Seq"),
-        .launch = json_object_get(args, "graph node") ? (int64_t)number(args, "correlation") : 0,
+        .ranks = (int)whole(args, "Group size"),
+        .number = whole(args, "Seq"),
+        .launch = json_object_get(args, "graph node") ? whole(args, "correlation") : 0,
         .kernel = !json_object_get(args, "kind"),
         .begin = begin,
         .end = end,
@@ -185,8 +193,10 @@ static pb_status read_events(const char *path, const json_t *events, int64_t beg
         if (!name || !json_is_number(json_object_get(e, "ts")) || !json_is_number(json_object_get(e, "dur")))
             return pb_fail(PB_EINVAL, "%s: event %zu has no name, ts or dur", path, i);
         if (!pb_trace_time_valid(number(e, "ts")) || !(number(e, "dur") >= 0) || !pb_trace_time_valid(number(e, "dur")))
-            return pb_fail(PB_EINVAL, "%s: event %zu: ts %g, dur %g: need times below 30 years, and dur not below 0",
-                           path, i, number(e, "ts"), number(e, "dur"));
+            return pb_fail(
+                PB_EINVAL,
+                "%s: event %zu: ts %g, dur %g: need a ts between -1e15 and 1e15 microseconds, and a dur from 0 to 1e15",
+                path, i, number(e, "ts"), number(e, "dur"));
         const double begin = pb_trace_moment(e, 0, begin_ns), end = pb_trace_moment(e, number(e, "dur"), begin_ns);
         const char *cat = json_string_value(json_object_get(e, "cat"));
         if (json_string_value(json_object_get(args, "Collective name")) &&
@@ -196,14 +206,14 @@ static pb_status read_events(const char *path, const json_t *events, int64_t beg
         }
         if (is_gpu_work(cat)) {
             t->gpu[t->ngpu] = gpu_span(name, cat, args, begin, end);
-            t->gpu[t->ngpu++].lane = (int64_t)number(e, "tid");
+            t->gpu[t->ngpu++].lane = whole(e, "tid");
         }
         if (cat && (strcmp(cat, "cuda_runtime") == 0 || strcmp(cat, "cuda_driver") == 0))
-            call[calls++] = (host_call){(int64_t)number(args, "correlation"), end};
+            call[calls++] = (host_call){whole(args, "correlation"), end};
         if (!json_object_get(args, "kind")) continue; /* not a range */
         t->events[t->n++] = (pb_trace_event){.name = name,
                                              .kind = kind_of(args),
-                                             .tid = (int)number(e, "tid"),
+                                             .tid = (int)whole(e, "tid"),
                                              .begin = begin,
                                              .end = end,
                                              .flops = number(args, "op_flops"),
@@ -242,6 +252,8 @@ static void read_clock(const json_t *about, pb_trace *t)
     }
 }
 
+#define MOST_NS ((int64_t)4e18) /* the difference of two such times is an int64_t */
+
 static pb_status read_trace(const char *path, int ranks, pb_trace *t)
 {
     json_t *o = NULL;
@@ -262,10 +274,13 @@ static pb_status read_trace(const char *path, int ranks, pb_trace *t)
     t->begin_ns = json_integer_value(json_array_get(window, 0));
     read_clock(about, t);
     t->truncated = json_is_true(json_object_get(about, "truncated"));
-    t->dropped = (long)(number(about, "dropped") + number(about, "gpu_dropped"));
-    t->omitted = (long)number(about, "omitted");
+    t->dropped = (long)whole(about, "dropped") + (long)whole(about, "gpu_dropped");
+    t->omitted = (long)whole(about, "omitted");
     PB_TRY(read_expected(path, json_object_get(about, "ranks"), t));
-    const int64_t begin_ns = t->begin_ns - json_integer_value(json_object_get(o, "baseTimeNanoseconds"));
+    const int64_t base = json_integer_value(json_object_get(o, "baseTimeNanoseconds"));
+    if (base < -MOST_NS || base > MOST_NS || t->begin_ns < -MOST_NS || t->begin_ns > MOST_NS)
+        return pb_fail(PB_EINVAL, "%s: its window begins %lld ns after 1970: not a time", path, (long long)t->begin_ns);
+    const int64_t begin_ns = t->begin_ns - base;
     const json_t *events = json_object_get(o, "traceEvents");
     host_call *calls = malloc((json_array_size(events) + 1) * sizeof *calls);
     const pb_status s = read_events(path, events, begin_ns, t, calls);

@@ -58,7 +58,8 @@ static pb_status list_values(const char *path, const json_t *events, int64_t beg
         if (!name || !json_is_number(json_object_get(e, "ts")) || !json_is_number(value))
             return pb_fail(PB_EINVAL, "%s: event %zu, a sample, has no name, ts or value", path, i);
         if (!pb_trace_time_valid(json_number_value(json_object_get(e, "ts"))))
-            return pb_fail(PB_EINVAL, "%s: event %zu, a sample: need a time below 30 years", path, i);
+            return pb_fail(PB_EINVAL, "%s: event %zu, a sample: need a ts between -1e15 and 1e15 microseconds", path,
+                           i);
         const int metric = metric_of(s, name);
         if (metric < 0) return pb_fail(PB_EINVAL, "%s: more than %d sampled metrics", path, PB_GROUP_METRICS);
         all[(*n)++] = (counted){pb_trace_moment(e, 0, begin_ns), json_number_value(value), metric};

@@ -29,8 +29,7 @@ static pb_status add_axis(pb_axis_list *list, const char *name, size_t n, const 
 {
     if (list->n == PB_OPTION_LIST) return pb_fail(PB_EINVAL, "more than %d axes", PB_OPTION_LIST);
     if (!n || n >= PB_AXIS_TEXT || !*values) return pb_fail(PB_EINVAL, "axis %.60s: need NAME=V1,V2", name);
-    const size_t m = strlen(values);
-    if (*values == ',' || values[m - 1] == ',' || strstr(values, ",,"))
+    if (pb_has_empty_item(values, ','))
         return pb_fail(PB_EINVAL, "axis %.*s: '%.60s' has an empty value", (int)n, name, values);
     pb_axis_values *a = &list->v[list->n++];
     snprintf(a->name, sizeof a->name, "%.*s", (int)n, name);

@@ -41,6 +41,23 @@ for n, kept, sure in (5, [0, 4], 1 - 2 / 2**5), (6, [0, 5], 1 - 2 / 2**6), (12, 
     assert [values[0], values[-1]] == kept and abs(probability - sure) < 1e-12, (n, values, probability)
 END
 
+# ---- a requirement that two runs of suite profile judged: the newer one counts, whatever its file is called ---------------
+for run in profile_cost:20260103T000000Z-profile-1:6e-08 profile_cost_bars:20260102T000000Z-profile-2:9e-08; do
+    IFS=: read -r name id value <<<"$run"
+    { head -n 1 f/machine/comm.csv && for process in 0 1 2; do
+        echo "2,$id,cuda-nvidia-h200-132sm-00000000,$process,requirement/RANGE-RING-TSC?clock=tsc,requirement,1,none,$value,0,fail,a range costs little: seconds per range <= 5e-08; time-stamp counter: $value"
+    done; } >f/machine/$name.csv
+done
+PYTHONPATH="$source/scripts" fine python3 - <<'END'
+from readme_results import Stored
+from readme_findings import judged_of, failed
+stored = Stored("f/machine", "")
+found = [(q.id, q.value, file) for q, file in judged_of(stored) if q.id == "RANGE-RING-TSC"]
+assert found == [("RANGE-RING-TSC", 6e-08, "profile_cost.csv")], found
+assert "measured median 6e-08, worst of 3 processes 6e-08 (tsc)" in failed(stored), failed(stored)
+END
+rm f/machine/profile_cost*.csv
+
 # ---- a requirement that became stricter after the session was stored ---------------------------------------------------------
 grep -q 'seq 512 .*seconds <= 0.034 | 1 of 1' f/docs/more.md || fail "the stored bound is not shown"
 mkdir -p f/bench/derived

@@ -44,26 +44,31 @@ expect 1 '10 steps in a row had no finite loss' "$train" "${small[@]}" --steps 4
 [[ -d ck/iter_0000008 ]] || fail "the last good checkpoint is gone: $(ls ck)"
 expect 0 'resumed after step 8' "$train" --batch 1 --seq 32 --save ck --save-interval 2 --steps 12 --resume 8
 rm -r ck
-expect 1 'the last 4 of 5 steps were skipped: the weights are those after step 1, and may be why' "$train" --steps 5 --batch 1 --seq 32 \
+expect 1 'the last 4 of 5 steps were skipped, so the weights are still those after step 1' "$train" --steps 5 --batch 1 --seq 32 \
     --tuning full --lr 1e30
 
 # ---- a log that can no longer be written: the run stops with a checkpoint, and the log ends with a whole row -----------
 small=(--batch 1 --seq 16 --save ck -q --log full.csv)
 expect 0 '' "$train" "${small[@]}" --steps 2
 { head -n 1 full.csv && for _ in $(seq 2600); do printf '0%0100d\n' 0; done | head -c 261500 && echo && tail -n +2 full.csv; } >padded.csv && mv padded.csv full.csv
-expect 125 'train: full.csv: File too large: training stopped after step' bash -c 'ulimit -f 256; exec "$@"' limited \
+expect 125 'train: full.csv: File too large: the run ended after step' bash -c 'ulimit -f 256; exec "$@"' limited \
     "$train" "${small[@]}" --steps 60 --resume latest
-step=$(sed -n 's/.*training stopped after step \([0-9]*\)$/\1/p' log)
+step=$(sed -n 's/.*the run ended after step \([0-9]*\)$/\1/p' log)
 [[ $step -gt 2 && $step -lt 60 && $(cat ck/latest*) -eq $step ]] || fail "after step $step: $(cat ck/latest*)"
 [[ -z $(tail -c 1 full.csv) && $(tail -n 1 full.csv | cut -d, -f1) -eq $((step - 1)) ]] || fail "the log ends with $(tail -n 1 full.csv)"
 expect 0 '' "$train" "${small[@]}" --steps $((step + 2)) --resume latest
+expect 125 "full.csv: File too large: the run ended after step $((step + 3))" bash -c 'ulimit -f 256; exec "$@"' limited \
+    "$train" "${small[@]}" --steps $((step + 3)) --resume latest # it was the last step
 rm -r ck full.csv
 
 # ---- a run that is refused leaves no folder ------------------------------------------------------------------------------
 profile=(--steps 2 --batch 1 --seq 32 --profile-ranks all --profile-steps 0:0:0:1:1)
-expect 2 'missing closing parenthesis' "$train" "${profile[@]}" --capture-tensors '('
-expect 2 'nowhere/x.csv: No such file' "$train" "${profile[@]}" --log nowhere/x.csv
-[[ ! -e profile ]] || fail "a refused run left $(find profile)"
+expect 2 'missing closing parenthesis' "$train" "${profile[@]}" --capture-tensors '(' --export exported
+expect 2 'nowhere/x.csv: No such file' "$train" "${profile[@]}" --log nowhere/x.csv --export exported
+[[ ! -e profile && ! -e exported ]] || fail "a refused run left $(find profile exported)"
+expect 0 '' "$train" "${profile[@]}" --log profile/log.csv
+[[ -s profile/log.csv ]] || fail 'no log in the folder of the profile'
+rm -r profile
 
 # ---- sizes in a file are checked against its shards and the free memory before anything is allocated -----------------
 # A program with AddressSanitizer maps terabytes of addresses, so its address space cannot be limited.

@@ -41,7 +41,8 @@ plan --ranks 2 --device cuda:1                |   2 | --device cuda:1: each rank
 --warmup 60                                   |   2 | --warmup 60: need 0 to 50
 --rank 4096                                   |   2 | rank 4096: need 1 to 64
 --targets q,z                                 |   2 | --targets: 'z' is not one of
---targets q,,v                                |   2 | --targets 'q,,v': a word between commas is empty
+--alpha 1e308                                 |   2 | alpha inf: need a number above 0 that is finite in f32
+--targets q,,v                                |   2 | --targets: 'q,,v' has an empty word
 --seq 4096                                    |   2 | seq 4096: need 1 to 2048 for tiny
 --seq 4096 --data /proc/nowhere               |   2 | seq 4096: need 1 to 2048 for tiny
 --layers 3 --data /proc/nowhere               |   2 | layers 3: need 1 to 2, or 0 for all layers of tiny
@@ -75,7 +76,7 @@ plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --steps 2 --dtype bf16 --clip none            |   0 | step      2/2
 --mode graph --clip sync                      |   2 | --clip sync has host syncs in every step, which --mode graph cannot record
 --loss-scale 0                                |   2 | loss scale 0: need a number above 0 that is finite in f32
---loss-scale 1e-39 --steps 1                  |   2 | loss scale 1e-39: need a number above 0 that is finite in f32, and whose inverse is
+--loss-scale 1e-39 --steps 1                  |   2 | loss scale 1e-39: need a number above 0 that is finite in f32, as is its inverse
 --bucket -1                                   |   2 | --bucket -1
 --pack strem                                  |   2 | did you mean 'stream'?
 --pack stream --mode graph --steps 3 --batch 1 |   0 | graphs: 1 recorded
@@ -334,7 +335,7 @@ expect 2 'belongs to a run with other settings: --pack was' "${again[@]}" --pack
 expect 2 'belongs to a run with other settings: --pack was "on", but is "stream"' "${again[@]}" --pack stream
 expect 2 'belongs to a run with other settings: --eval-split was' "${again[@]}" --eval-split 0.2
 expect 2 'belongs to a run with other settings: --seed was "42", but is "43"' "${again[@]}" --seed 43
-expect 2 'belongs to a run with other settings: --thinking was' "${again[@]}" --thinking
+expect 2 'only the template deepseek-v4 has a thinking mode' "${again[@]}" --thinking
 expect 2 'ck/iter_0000005' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume 5
 expect 2 '--resume needs --save' "$train" --resume latest
 expect 0 'was "6", but is "9" now' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest

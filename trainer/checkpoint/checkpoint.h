@@ -62,7 +62,7 @@ typedef struct pb_setting {
 typedef struct pb_checkpoint_options {
     long save_interval; /* save every n steps; 0: only at the end of the run */
     /* Selects the checkpoints that are kept. n > 0: those whose iteration is a multiple of n, and the newest one. 0:
-     * the two newest resume points. */
+     * the two newest resume points. While steps are skipped, older ones are kept too. */
     long retain_interval;
     uint64_t last; /* number of steps of the run; a checkpoint is always saved after the last; 0: unknown */
     const pb_setting *settings; /* [nsettings]; like all pointers here, borrowed until pb_checkpoints_close */

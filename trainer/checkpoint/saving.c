@@ -56,7 +56,8 @@ static pb_status keep(pb_saving *s)
     const uint64_t iteration = s->progress.iteration;
     PB_TRY(pb_folder_publish(c, iteration, s->folder.text));
     s->published = true;
-    /* Where the last steps were skipped, the weights may be why: older checkpoints are kept until a step is not skipped. */
+    /* If the last steps were skipped, bad weights may be the cause. Older checkpoints are therefore kept until a step
+     * succeeds again. */
     if (!s->progress.skipped_in_row) PB_TRY(remove_old(c, iteration, c->own_iteration));
     return pb_folder_remove_leftovers(c); /* removes a replaced checkpoint of the same iteration */
 }

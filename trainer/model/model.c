@@ -332,7 +332,8 @@ pb_status pb_model_check(const pb_model_config *c)
     if (c->rank < 1 || c->rank > g->D) return pb_fail(PB_EINVAL, "rank %d: need 1 to %d", c->rank, g->D);
     if (!c->targets || c->targets >> PB_NTARGETS)
         return pb_fail(PB_EINVAL, "the targets of the adapters are empty or unknown");
-    if (!(c->alpha > 0)) return pb_fail(PB_EINVAL, "alpha %g: need a number above 0", (double)c->alpha);
+    if (!(c->alpha > 0 && isfinite(c->alpha)))
+        return pb_fail(PB_EINVAL, "alpha %g: need a number above 0 that is finite in f32", (double)c->alpha);
     return PB_OK;
 }
 

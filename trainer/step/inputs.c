@@ -124,7 +124,7 @@ pb_status pb_trainer_set_lr(pb_trainer *t, float lr)
 pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale)
 {
     if (!(scale > 0 && isfinite(scale) && isfinite(1 / scale)))
-        return pb_fail(PB_EINVAL, "loss scale %g: need a number above 0 that is finite in f32, and whose inverse is",
+        return pb_fail(PB_EINVAL, "loss scale %g: need a number above 0 that is finite in f32, as is its inverse",
                        (double)scale);
     t->cfg.loss_scale = scale;
     PB_TRY(set_index_scale(t));

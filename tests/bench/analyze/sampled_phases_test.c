@@ -161,7 +161,7 @@ static void samples_that_are_no_samples_are_refused(void **state)
     CHECK_FAILS(pb_profile_run_read(test_folder, &r), PB_EINVAL, "event 0, a sample, has no name, ts or value");
     pb_profile_run_free(&r);
     write_job(COUNT("busy (%)", "1e300", "1"));
-    CHECK_FAILS(pb_profile_run_read(test_folder, &r), PB_EINVAL, "event 0, a sample: need a time below 30 years");
+    CHECK_FAILS(pb_profile_run_read(test_folder, &r), PB_EINVAL, "event 0, a sample: need a ts between -1e15 and 1e15");
     pb_profile_run_free(&r);
     char many[3000];
     size_t n = 0;
