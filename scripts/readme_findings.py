@@ -131,13 +131,13 @@ def injected(s):
 
 
 def judged_value(q, worst):
-    """The median and the worst process of a run; the stored value of a session, which is its median. If that meets the bound, the value of the process that failed,
-    where its note has one."""
+    """The median and the worst process of a run; the stored value of a session, which is its median. If that meets the
+    bound, the value of the process that failed, where its note has one."""
     if len(q.values) > 1:
         return f"median {q.value:.4g}, worst of {len(q.values)} processes {worst:.4g}"
     noted = q.how.rpartition(": ")[2]
     meets = worst >= q.bound if q.relation.startswith(">") else worst <= q.bound
-    return noted if meets and len(q.values) == 1 and re.fullmatch(r"[\d.e+-]+", noted) else f"{worst:.4g}"
+    return noted if meets and re.fullmatch(r"[\d.e+-]+", noted) else f"{worst:.4g}"
 
 
 def ratio_of(q):
