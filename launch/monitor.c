@@ -342,13 +342,11 @@ static pb_status open_socket(pb_monitor *m)
     return PB_OK;
 }
 
-/* Every rank has a connection. poll() fails if it gets more descriptors than the process may have open. */
 static pb_status allow_connections(const pb_monitor *m)
 {
-    enum { OTHERS = 64 }; /* files, pipes and sockets that the process has besides */
     char why[48];
     snprintf(why, sizeof why, "to watch %d ranks", m->o.size);
-    return pb_allow_open_files((size_t)m->n + OTHERS, why);
+    return pb_allow_open_files((size_t)m->n, why);
 }
 
 static pb_status make_token(char token[PB_LAUNCH_TOKEN])

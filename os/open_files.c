@@ -7,7 +7,9 @@
 
 pb_status pb_allow_open_files(size_t n, const char *why)
 {
+    enum { OTHERS = 64 };
     struct rlimit limit;
+    n += OTHERS;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= n) return PB_OK;
     limit.rlim_cur = n;
     if (n > limit.rlim_max)

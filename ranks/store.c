@@ -160,10 +160,9 @@ static void number_hosts(pb_store *s)
 
 pb_status pb_store_accept(pb_store *s, const pb_store_address *a, const pb_world_member *me, int listener)
 {
-    enum { OTHERS = 64 }; /* files and sockets that the process has besides the connections */
     char why[48];
     snprintf(why, sizeof why, "to connect %d ranks", s->size);
-    pb_status status = pb_allow_open_files((size_t)s->size + OTHERS, why); /* poll() fails beyond the limit */
+    pb_status status = pb_allow_open_files((size_t)s->size, why);
     if (status == PB_OK) status = prepare(s, s->size);
     if (status == PB_OK) {
         s->members[0] = *me;

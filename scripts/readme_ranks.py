@@ -63,8 +63,7 @@ def ranks(s, r):
                      *ratio_to_peer(pairs, key_of("throughput/step", {**axes, "mode": "eager"}))])
     if not rows:
         return ""
-    return (f"{r.source()}; graphs. The last two columns: {beside}, DDP and for `parameters` "
-            "FSDP2.\n\n"
+    return (f"{r.source()}; graphs. The last two columns: {beside}, DDP and for `parameters` FSDP2.\n\n"
             + table(["batch of each GPU", "GPUs", "`--reduce`", "`--shard`", "step of one GPU", "of all",
                      "exposed communication", "efficiency", "required", "time over that of `--shard none`", "required",
                      "memory of a GPU", "PyTorch's time over Plumb's, both eager", "PyTorch, host-bound"], rows))
@@ -82,8 +81,7 @@ def collectives(s, r):
                          si(r.get(key, "bus_bandwidth"), "B/s"), *ratio_to_peer(pairs, key)])
     if not rows:
         return ""
-    return (f"{r.source()}; the last two "
-            f"columns: {beside}.\n\n"
+    return (f"{r.source()}; the last two columns: {beside}.\n\n"
             + table(["collective", "GPUs", "dtype", "bytes", "time", "bus bandwidth", "PyTorch's time over Plumb's",
                      "PyTorch"], rows))
 
@@ -92,7 +90,7 @@ def collectives(s, r):
 
 
 def kind(axes):
-    """The optimizer of a case, and what of it the case times."""
+    """The optimizer of a case, with its Newton-Schulz iteration or the format of its moments."""
     if axes["optimizer"] == "normuon":
         return f"NorMuon, {axes['iteration']}"
     return f"AdamW, {axes.get('moments', 'f32').replace('8bit', '8-bit')} moments"

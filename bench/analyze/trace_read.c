@@ -252,7 +252,7 @@ static void read_clock(const json_t *about, pb_trace *t)
     }
 }
 
-#define MOST_NS ((int64_t)4e18) /* the difference of two such times is an int64_t */
+#define MOST_NS ((int64_t)4e18) /* 127 years; the difference of two such times is an int64_t */
 
 static pb_status read_trace(const char *path, int ranks, pb_trace *t)
 {
@@ -279,7 +279,7 @@ static pb_status read_trace(const char *path, int ranks, pb_trace *t)
     PB_TRY(read_expected(path, json_object_get(about, "ranks"), t));
     const int64_t base = json_integer_value(json_object_get(o, "baseTimeNanoseconds"));
     if (base < -MOST_NS || base > MOST_NS || t->begin_ns < -MOST_NS || t->begin_ns > MOST_NS)
-        return pb_fail(PB_EINVAL, "%s: its window begins %lld ns after 1970: not a time", path, (long long)t->begin_ns);
+        return pb_fail(PB_EINVAL, "%s: window_ns or baseTimeNanoseconds is more than a century from 1970", path);
     const int64_t begin_ns = t->begin_ns - base;
     const json_t *events = json_object_get(o, "traceEvents");
     host_call *calls = malloc((json_array_size(events) + 1) * sizeof *calls);

@@ -2,6 +2,7 @@
  * this process that get the variables of torchrun; each writes the status and the message of what it did to a pipe. */
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -219,21 +220,37 @@ static void a_missing_rank_0_is_named(void **state)
     assert_true(r.speaks);
 }
 
+static pb_status open_with_few_files(int rank, pb_world **w)
+{
+    const struct rlimit few = {80, 80};
+    (void)rank;
+    return setrlimit(RLIMIT_NOFILE, &few) == 0 ? open_world(2, w) : pb_fail(PB_EWRONG, "setrlimit");
+}
+
+static void more_ranks_than_open_files_are_refused(void **state)
+{
+    job j;
+    (void)state;
+    start_rank(&j, 0, 0, 100, free_port(), open_with_few_files);
+    const result r = end_rank(&j, 0);
+    check_result(&r, PB_EIO, "to connect 100 ranks, 164 files must be open at once, and 80 are allowed (ulimit -Hn)");
+}
+
 /* A process that sends back what it gets is not taken for rank 0. */
 static void a_peer_that_echoes_is_not_rank_0(void **state)
 {
     int port = 0;
     const int listener = pb_socket_listen(0, &port);
     const double deadline = pb_seconds() + 20;
-    char bytes[4096];
+    char bytes[32]; /* a reply has fewer */
     job j;
     (void)state;
     assert_true(listener >= 0);
     start_rank(&j, 1, 1, 2, port, open_soon);
     const int fd = pb_socket_accept(listener, deadline);
     assert_true(fd >= 0);
-    assert_int_equal(pb_socket_receive(fd, bytes, 32, deadline), PB_IO_OK);
-    assert_int_equal(pb_socket_send(fd, bytes, 32, deadline), PB_IO_OK);
+    assert_int_equal(pb_socket_receive(fd, bytes, sizeof bytes, deadline), PB_IO_OK);
+    assert_int_equal(pb_socket_send(fd, bytes, sizeof bytes, deadline), PB_IO_OK);
     const result r = end_rank(&j, 1);
     check_result(&r, PB_EIO, "sent something other than a reply");
     (void)close(fd), (void)close(listener);
@@ -414,6 +431,7 @@ int main(void)
         cmocka_unit_test(ranks_of_torchrun_agree),
         cmocka_unit_test(a_missing_rank_is_named),
         cmocka_unit_test(a_missing_rank_0_is_named),
+        cmocka_unit_test(more_ranks_than_open_files_are_refused),
         cmocka_unit_test(a_peer_that_echoes_is_not_rank_0),
         cmocka_unit_test(a_socket_connected_to_itself_is_closed),
         cmocka_unit_test(two_processes_with_one_rank_are_refused),

@@ -277,6 +277,12 @@ static void files_that_are_cut_off_are_named(void **state)
         CHECK_FAILS(pb_profile_run_read(test_folder, &r), PB_EINVAL, "need a ts between -1e15 and 1e15 microseconds");
         pb_profile_run_free(&r);
     }
+    static const char early[] = "{\"plumb\":{\"steps\":[1,2],\"window_ns\":[0,1]},\"distributedInfo\":{\"rank\": 0},"
+                                "\"baseTimeNanoseconds\":-9223372036854775807,\"traceEvents\":[]}";
+    CHECK_OK(pb_file_replace(path, early, strlen(early)));
+    CHECK_FAILS(pb_profile_run_read(test_folder, &r), PB_EINVAL,
+                "baseTimeNanoseconds is more than a century from 1970");
+    pb_profile_run_free(&r);
     CHECK_OK(pb_file_replace(in_folder("manifest.json"), "{\"format\": 2}", 13));
     CHECK_FAILS(pb_profile_run_read(test_folder, &r), PB_EINVAL, "manifest.json: not the manifest");
     pb_profile_run_free(&r);
